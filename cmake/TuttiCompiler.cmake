@@ -1,0 +1,49 @@
+# How code is compiled: language, warnings, visibility, sanitizers, where programs land.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+  endif()
+  # Line numbers in release too, so that a failed TUTTI_ASSERT (always on) has a useful backtrace.
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+endif()
+
+if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(TUTTI_CCACHE ccache)
+  mark_as_advanced(TUTTI_CCACHE)
+  if(TUTTI_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${TUTTI_CCACHE})
+  endif()
+endif()
+
+# Flags for our own code only; programs that link tutti::tutti do not inherit them.
+add_library(tutti_flags INTERFACE)
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+if(TUTTI_WARNINGS_AS_ERRORS)
+  target_compile_options(tutti_flags INTERFACE -Werror)
+endif()
+
+# Sanitizers must cover every object of a program, so they are global.
+if(TUTTI_SANITIZE STREQUAL "address")
+  set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(TUTTI_SANITIZE STREQUAL "thread")
+  set(sanitize_flags -fsanitize=thread)
+elseif(NOT TUTTI_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "TUTTI_SANITIZE is '${TUTTI_SANITIZE}'; it may be empty, address or thread.")
+endif()
+if(TUTTI_SANITIZE)
+  # One optimisation level keeps the tests within minutes and stack traces readable.
+  add_compile_options(${sanitize_flags} -O1 -g1 -fno-omit-frame-pointer)
+  add_link_options(${sanitize_flags})
+endif()

@@ -1,0 +1,19 @@
+# The libraries that Tutti stands on; docs/dependencies.md says what each is for.
+# `tools/setup` installs them.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.4)
+pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+find_package(hwy CONFIG REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+
+if(TUTTI_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+find_package(benchmark CONFIG QUIET)  # micro-benchmarks only
+
+# What libtutti itself needs when it is linked; also told to users by the installed package.
+set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM hwy::hwy fmt::fmt
+                         nlohmann_json::nlohmann_json Threads::Threads)
