@@ -1,0 +1,222 @@
+// communicator.hpp: a group of ranks that act together. This is the header that users of Tutti
+// live in: make a communicator, call collectives on spans.
+//
+// Knows nothing of schedules or transports; those are chosen underneath.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/numeric.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti {
+
+namespace runtime {
+class CommunicatorState;
+class WorkState;
+}  // namespace runtime
+
+// How a communicator is made. Every field has a default that is right for most programs.
+struct CommunicatorOptions {
+  std::string transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
+  std::string algorithm;  // force an algorithm by name; empty: the planner chooses
+  std::string lowering;   // "auto" (or empty), "direct", "staged"
+  int channels = 0;       // 0: the planner chooses
+  std::size_t slice_bytes = 0;               // 0: the planner chooses
+  std::chrono::milliseconds timeout{0};        // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
+  std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
+};
+
+// Where the ranks of a world meet when no launcher says so.
+struct Rendezvous {
+  Rank rank = 0;
+  int size = 1;
+  std::string address = "127.0.0.1";  // where rank 0 listens
+  int port = 0;                       // 1 .. 65535
+  std::string secret;                 // shared by all ranks; empty: loopback only
+};
+
+// One started collective. Movable; wait() or destroy it before the communicator goes away.
+//
+// Threading  the thread that uses the communicator. wait() also moves every other started
+//            collective of this process forward.
+class Work {
+ public:
+  Work();
+  Work(Work&&) noexcept;
+  Work& operator=(Work&&) noexcept;
+  ~Work();  // waits for completion, because the buffers are still in use until then
+
+  explicit Work(std::shared_ptr<runtime::WorkState> state);
+
+  // Blocks until complete. Errors: timeout, peer_lost, mismatch, aborted; the same on every call.
+  Status wait();
+
+  // Moves the collective forward without blocking; true when it is complete (also with an error).
+  bool test();
+
+ private:
+  std::shared_ptr<runtime::WorkState> state_;
+};
+
+// What the planner chose for one call and why; for printing.
+struct PlanReport {
+  std::string algorithm;
+  std::string lowering;
+  int channels = 1;
+  std::size_t slice_bytes = 0;
+  double predicted_us = 0;
+  std::string explanation;  // many lines: candidates, predictions, limiting link, lower bound
+};
+
+// Memory of a communicator and its transport, for `tutti doctor` and the curious. Units: bytes.
+struct MemoryUse {
+  std::size_t transport_bytes = 0;
+  std::size_t plan_bytes = 0;
+  std::size_t scratch_bytes = 0;
+};
+
+// A group of ranks and the means to talk. Movable, not copyable; closes on destruction.
+//
+// Threading  one thread at a time. abort() from any thread.
+// Order      all ranks make the same collective calls in the same order.
+// In place   input and output may be the same buffer where NCCL allows it: all_reduce, broadcast
+//            and reduce with equal pointers; all_gather with input at output + rank * count;
+//            reduce_scatter with output at input + rank * count. all_to_all is never in place.
+//
+// All counts are in elements. "per rank" counts are equal on all ranks.
+class Communicator {
+ public:
+  Communicator();  // not connected; only assignment and destruction are allowed
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  ~Communicator();
+
+  // Joins the world that a launcher describes: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+  // MASTER_PORT (torchrun, `tutti run`), or Open MPI's, MPICH's or Slurm's own variables.
+  // Without any of them: a world of one rank.
+  static Result<Communicator> from_environment(const CommunicatorOptions& options = {});
+
+  // Joins at an explicit address.
+  static Result<Communicator> from_rendezvous(const Rendezvous& rendezvous,
+                                              const CommunicatorOptions& options = {});
+
+  // Ranks as threads of this process: one communicator per rank, for one thread each.
+  static Result<std::vector<Communicator>> for_threads(int size,
+                                                       const CommunicatorOptions& options = {});
+
+  Rank rank() const;
+  int size() const;
+  std::string transport_name() const;
+
+  // A new communicator of the ranks that pass the same color, ordered by (key, rank).
+  // A negative color takes part in the call but gets a communicator that is not connected.
+  // Every rank of this communicator must call it.
+  Result<Communicator> split(int color, int key = 0);
+
+  // ---- Collectives on raw memory. The typed forms below are what most programs use. ----
+
+  Status all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op);
+  // input: count elements; output: size() * count elements.
+  Status all_gather(const void* input, void* output, std::size_t count, DataType type);
+  // input: size() * count elements; output: count elements.
+  Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
+                        ReduceOp op);
+  // input is read on the root only; output is written on every rank (also the root).
+  Status broadcast(const void* input, void* output, std::size_t count, DataType type, Rank root);
+  // output is written on the root only.
+  Status reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                Rank root);
+  // input and output: size() * count elements; block p goes to, and comes from, rank p.
+  Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
+  Status send(const void* input, std::size_t count, DataType type, Rank to);
+  Status recv(void* output, std::size_t count, DataType type, Rank from);
+  // Both at once, so that a cycle of ranks cannot deadlock.
+  Status send_recv(const void* input, Rank to, void* output, Rank from, std::size_t count,
+                   DataType type);
+  Status barrier();
+
+  // The same, started and not waited for. Buffers must stay alive until the Work is complete.
+  Result<Work> all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                                ReduceOp op);
+  Result<Work> all_gather_async(const void* input, void* output, std::size_t count, DataType type);
+  Result<Work> reduce_scatter_async(const void* input, void* output, std::size_t count,
+                                    DataType type, ReduceOp op);
+  Result<Work> broadcast_async(const void* input, void* output, std::size_t count, DataType type,
+                               Rank root);
+  Result<Work> reduce_async(const void* input, void* output, std::size_t count, DataType type,
+                            ReduceOp op, Rank root);
+  Result<Work> all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
+  Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
+                               std::size_t count, DataType type);
+  Result<Work> barrier_async();
+
+  // ---- Typed forms: T is float, double, int32_t, int64_t, bfloat16 or float16. ----
+
+  // In place.
+  template <typename T>
+  Status all_reduce(std::span<T> data, ReduceOp op) {
+    return all_reduce(data.data(), data.data(), data.size(), data_type_of<T>(), op);
+  }
+  template <typename T>
+  Status all_reduce(std::span<const T> input, std::span<T> output, ReduceOp op) {
+    if (input.size() != output.size()) return size_error("all_reduce", input.size(), output.size());
+    return all_reduce(input.data(), output.data(), input.size(), data_type_of<T>(), op);
+  }
+  template <typename T>
+  Status broadcast(std::span<T> data, Rank root) {
+    return broadcast(data.data(), data.data(), data.size(), data_type_of<T>(), root);
+  }
+  // Requires  output.size() == size() * input.size().
+  template <typename T>
+  Status all_gather(std::span<const T> input, std::span<T> output) {
+    if (output.size() != input.size() * static_cast<std::size_t>(size()))
+      return size_error("all_gather", input.size(), output.size());
+    return all_gather(input.data(), output.data(), input.size(), data_type_of<T>());
+  }
+  // Requires  input.size() == size() * output.size().
+  template <typename T>
+  Status reduce_scatter(std::span<const T> input, std::span<T> output, ReduceOp op) {
+    if (input.size() != output.size() * static_cast<std::size_t>(size()))
+      return size_error("reduce_scatter", input.size(), output.size());
+    return reduce_scatter(input.data(), output.data(), output.size(), data_type_of<T>(), op);
+  }
+
+  // What would be, or was, chosen for a call of this shape. Errors: as the call itself.
+  Result<PlanReport> explain(Collective collective, std::size_t count, DataType type,
+                             Rank root = 0);
+
+  MemoryUse memory_use() const;
+
+  // Ends every running and later call of this communicator on this rank with `aborted`, promptly.
+  // Threading  any thread.
+  void abort();
+
+  // Says goodbye to the peers. Blocking: until they have what we sent, or the set-up deadline.
+  Status close();
+
+ private:
+  explicit Communicator(std::shared_ptr<runtime::CommunicatorState> state);
+  static Status size_error(const char* call, std::size_t input, std::size_t output);
+
+  std::shared_ptr<runtime::CommunicatorState> state_;
+};
+
+// Memory that every rank on this host can load and store directly, which spares the copies
+// through a transport's own buffers. Zero-filled, page-aligned.
+//
+// Errors    null when the system has no memory left.
+// Lifetime  until deallocate(); not while a collective uses it.
+// Threading any thread.
+void* allocate(std::size_t bytes);
+void deallocate(void* memory);
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+// status.hpp: how Tutti reports what the world did to it.
+//
+// Peers die, wires break, users pass wrong counts: all of that is expected, so it is a value
+// (`Status`, `Result<T>`), never an exception. Broken invariants of our own are TUTTI_ASSERT
+// (src/base/assert.hpp) and do not pass through here.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace tutti {
+
+// What kind of failure it was; the text of a Status says which rank, call and value.
+enum class StatusCode {
+  ok,
+  invalid_argument,  // the caller asked for something that cannot be
+  unsupported,       // could be, but this build or this transport does not do it
+  mismatch,          // ranks made different calls
+  timeout,           // a deadline passed; the text names whom we waited for
+  peer_lost,         // a rank died or its connection broke
+  aborted,           // abort() was called
+  system_error,      // the operating system refused
+  corrupt_data,      // bytes from outside did not make sense
+  internal,          // a bug of ours that was caught where it could still be reported
+};
+
+std::string_view to_string(StatusCode code);
+
+// Success, or a code with a text. Cheap to return when ok (the text is empty).
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::ok; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // "peer_lost: rank 3 hung up", or "ok".
+  std::string to_string() const;
+
+  // The same failure with `context` put before its text; ok stays ok.
+  Status with_context(std::string_view context) const;
+
+  friend bool operator==(const Status&, const Status&) = default;
+
+ private:
+  StatusCode code_ = StatusCode::ok;
+  std::string message_;
+};
+
+// A value, or the Status that says why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  // Implicit on purpose: `return value;` and `return Status(...)` both read naturally.
+  Result(T value) : state_(std::move(value)) {}
+  Result(Status status) : state_(std::move(status)) {}
+
+  bool ok() const { return std::holds_alternative<T>(state_); }
+  Status status() const { return ok() ? Status() : std::get<Status>(state_); }
+
+  // Requires  ok().
+  T& value() & { return std::get<T>(state_); }
+  const T& value() const& { return std::get<T>(state_); }
+  T&& value() && { return std::get<T>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace tutti

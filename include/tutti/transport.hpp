@@ -1,0 +1,151 @@
+// transport.hpp: how bytes get from one rank to another, as the executor sees it.
+//
+// A Transport connects the ranks of one communicator; an Endpoint is one rank's connection to one
+// peer on one channel. There are two ways to move data, and every transport offers the first:
+//
+//   frames   a bounded first-in-first-out queue in each direction. The sender builds a frame in
+//            place (reserve, commit), the receiver reads it in place (peek, release). A reduction
+//            can therefore read its operand straight from the queue: no copy of its own.
+//   direct   where the hardware lets a rank load and store a peer's memory, export_memory and
+//            import_memory translate addresses, and signal and signalled carry two monotone
+//            counters, so that data need not be copied through the queue at all.
+//
+// Knows bytes, ranks and channels. Does not know chunks, collectives or topology, never blocks,
+// never calls upward: what happened is data that poll(), peek() and signalled() return.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/types.hpp"
+
+namespace tutti {
+
+// Memory of one rank as a peer may name it. Plain data: it travels in arrival records.
+struct MemoryReference {
+  std::uint32_t region = 0;  // 0: not addressable by the peer
+  std::uint64_t offset = 0;
+
+  bool addressable() const { return region != 0; }
+  friend bool operator==(const MemoryReference&, const MemoryReference&) = default;
+};
+
+// The two counters that a rank raises for a peer; what they count is the executor's business.
+// A counter starts at 0 and never falls.
+enum class Signal : std::uint8_t { produced, granted };
+
+// A frame that has arrived. The payload lies in the transport until release().
+struct Frame {
+  std::uint32_t tag = 0;  // the sender's, uninterpreted
+  std::span<const std::byte> payload;
+};
+
+// One rank's connection to one peer on one channel. Connects on first use: an endpoint that is
+// still connecting has no room to reserve and nothing to peek.
+//
+// Threading  the thread that drives this rank's work; one at a time.
+// Blocking   never.
+// Errors     sticky: after the first failure status() says it, reserve() and peek() find nothing.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Room to build the next outgoing frame: exactly `bytes` long, or empty when the queue is full
+  // or not connected yet (poll and ask again).
+  // Requires  bytes <= Transport::frame_bytes_max(). A reservation ends with commit() or with the
+  //           next reserve(). bytes == 0 gives room too: a non-null empty span.
+  virtual std::span<std::byte> reserve(std::size_t bytes) = 0;
+
+  // Sends the first `bytes` bytes of what was reserved. Ensures frames arrive in order, once each.
+  // The bytes before this call happen before the peer's peek() of the frame.
+  virtual void commit(std::uint32_t tag, std::size_t bytes) = 0;
+
+  // The oldest frame that arrived and was not released; false when there is none.
+  // Lifetime  of the payload: until release().
+  virtual bool peek(Frame& frame) = 0;
+
+  // Gives the oldest frame's room back to the sender. Requires  peek() found one.
+  virtual void release() = 0;
+
+  // Raises a counter that the peer sees. Requires  value >= every earlier value of this signal;
+  // Ensures  memory written before is visible to a peer that has seen the value. Only where direct
+  // access exists, or the counter is carried by other means (every transport carries counters).
+  virtual void signal(Signal which, std::uint64_t value) = 0;
+
+  // The highest value of the peer's counter seen so far.
+  virtual std::uint64_t signalled(Signal which) = 0;
+
+  // Names [memory, memory + bytes) so that the peer can load and store it, or says that it cannot
+  // (region 0). Cost: a look-up; the first time that this peer gets this region also a system call.
+  virtual MemoryReference export_memory(const void* memory, std::size_t bytes) = 0;
+
+  // Where the peer's exported memory lies here; null when it cannot be addressed.
+  // Requires  the reference came from the peer's export_memory on this endpoint.
+  // Ensures   null when [offset, offset + bytes) leaves the region.
+  virtual std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) = 0;
+
+  // Ok, or why this connection is dead (peer_lost names the rank).
+  virtual Status status() const = 0;
+};
+
+// What a transport can do, for the planner's choice and for conformance tests.
+struct TransportTraits {
+  std::string_view name;
+  bool direct = false;  // a peer's exported memory can be loaded and stored
+};
+
+// All connections of one rank within one communicator.
+//
+// Threading  as Endpoint.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual TransportTraits traits() const = 0;
+  virtual Rank rank() const = 0;
+  virtual int size() const = 0;
+
+  // The largest payload of one frame, the same on all ranks. Units: bytes.
+  virtual std::size_t frame_bytes_max() const = 0;
+
+  // The connection to `peer` on `channel`, made on first use.
+  // Requires  peer != rank(), 0 <= channel < channel_count().
+  // Errors    system_error, peer_lost. Lifetime of the Endpoint: the transport's.
+  virtual Result<Endpoint*> endpoint(Rank peer, int channel) = 0;
+
+  // How many channels there are per peer.
+  virtual int channel_count() const = 0;
+
+  // Moves bytes: flushes, receives, accepts connections. True when anything happened.
+  // Errors  the first failure of any connection, sticky, naming the rank.
+  virtual Result<bool> poll() = 0;
+
+  // Sleeps until something may have happened, at most `timeout_us`. May return early.
+  // Blocking  yes; only waiters call it, never the executor. Ensures no lost wake-up: what a peer
+  //           did before this call either makes it return or was visible to the last poll().
+  virtual void sleep(std::int64_t timeout_us) = 0;
+
+  // Memory that peers of this transport can address, for the executor's own scratch; null when the
+  // transport has none (plain memory serves then). Freed by release_shareable.
+  virtual void* allocate_shareable(std::size_t bytes) = 0;
+  virtual void release_shareable(void* memory) = 0;
+
+  // True when everything committed has left this process (destroying it now loses nothing).
+  virtual bool flushed() const = 0;
+
+  // Bytes that the transport holds for queues.
+  virtual std::size_t memory_bytes() const = 0;
+};
+
+// An all-gather of small blobs among all ranks, through whatever the world met by. Transports use
+// it once, when a communicator is made, to exchange addresses. Blocking, with a deadline.
+using ExchangeFunction =
+    std::function<Result<std::vector<std::string>>(const std::string& mine)>;
+
+}  // namespace tutti

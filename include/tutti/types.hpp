@@ -1,0 +1,71 @@
+// types.hpp: the small vocabulary that every other header speaks: ranks, element types,
+// reduction operations and the names of the collectives.
+//
+// Knows nothing of how anything is done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "tutti/status.hpp"
+
+namespace tutti {
+
+// The number of a participant in a communicator, 0 .. size-1.
+using Rank = std::int32_t;
+
+// Element types that collectives move and reduce.
+enum class DataType : std::uint8_t { float32, float64, int32, int64, bfloat16, float16 };
+
+inline constexpr DataType kAllDataTypes[] = {DataType::float32, DataType::float64,
+                                             DataType::int32,   DataType::int64,
+                                             DataType::bfloat16, DataType::float16};
+
+// How two contributions become one. `avg` sums and divides once, by the number of ranks;
+// on integers the division truncates toward zero. 16-bit floats accumulate in float32.
+enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
+
+inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min,
+                                             ReduceOp::max, ReduceOp::avg};
+
+// What a group of ranks can do together.
+enum class Collective : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  reduce,
+  all_to_all,
+  send_recv,
+  barrier,
+};
+
+inline constexpr Collective kAllCollectives[] = {
+    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+    Collective::broadcast,  Collective::reduce,     Collective::all_to_all,
+    Collective::send_recv,  Collective::barrier};
+
+// Bytes of one element.
+std::size_t size_of(DataType type);
+
+bool is_floating(DataType type);
+
+// True for the collectives that combine values (all_reduce, reduce_scatter, reduce).
+bool is_reduction(Collective collective);
+
+// True for the collectives that have a root (broadcast, reduce).
+bool has_root(Collective collective);
+
+// Names as users write them: "float", "half", "bfloat16", "sum", "all_reduce", ...
+// (element types carry the names that nccl-tests prints).
+std::string_view to_string(DataType type);
+std::string_view to_string(ReduceOp op);
+std::string_view to_string(Collective collective);
+
+// The inverse of to_string. Errors: invalid_argument, listing the names that exist.
+Result<DataType> parse_data_type(std::string_view name);
+Result<ReduceOp> parse_reduce_op(std::string_view name);
+Result<Collective> parse_collective(std::string_view name);
+
+}  // namespace tutti
