@@ -1,0 +1,92 @@
+// builder.hpp: the language in which algorithms are told. An algorithm is a function that is
+// called once for a rank and says, two-sided, what that rank sends, receives, copies and reduces.
+//
+// To stay small for any number of ranks, tell regular algorithms with me() and repeat(), which keep
+// the rank and the loop index symbolic; rank() is the plain number for algorithms that branch on it.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tutti/schedule.hpp"
+
+namespace tutti::collectives {
+
+// A set of ranks base, base + stride, ... and this rank's place in it. Algorithms are written for a
+// group, so that they compose: inside a node, across nodes.
+struct Group {
+  int base = 0;
+  int stride = 1;
+  int size = 1;
+  AffineIndex me;  // this rank's number in the group; symbolic for the whole world
+  int number = 0;  // the same as a plain number
+
+  // The world rank of member `index`.
+  AffineIndex rank_of(AffineIndex index) const { return index * stride + base; }
+};
+
+class Builder {
+ public:
+  Builder(const ScheduleShape& shape, Rank rank);
+
+  // ---- What is told about ----
+  const ScheduleShape& shape() const { return shape_; }
+  int ranks() const { return shape_.ranks; }
+  Rank rank() const { return rank_; }
+  Rank root() const { return shape_.root; }
+  AffineIndex me() const { return AffineIndex::of_rank(); }
+  Group world() const;
+  Group subgroup(int base, int stride, int size) const;  // Requires  rank() is a member
+
+  // ---- Operands ----
+  static Operand input(AffineIndex chunk, int count = 1) { return chunks(Buffer::input, chunk, count); }
+  static Operand output(AffineIndex chunk, int count = 1) { return chunks(Buffer::output, chunk, count); }
+  static Operand scratch(AffineIndex chunk, int count = 1) { return chunks(Buffer::scratch, chunk, count); }
+  static Operand chunks(Buffer buffer, AffineIndex first, int count = 1);
+  static Operand to(AffineIndex peer) { return message(peer, false); }
+  static Operand from(AffineIndex peer) { return message(peer, false); }
+  // As to(): but through the queue even between ranks that can address each other.
+  static Operand to_queue(AffineIndex peer) { return message(peer, true); }
+
+  // ---- Steps ----
+  void send(AffineIndex peer, const Operand& source);
+  void recv(AffineIndex peer, const Operand& destination);
+  void copy(const Operand& source, std::vector<Operand> destinations);
+  void reduce(std::vector<Operand> sources, std::vector<Operand> destinations);
+  // As reduce, where all contributions are in: `avg` divides here.
+  void finish(std::vector<Operand> sources, std::vector<Operand> destinations);
+
+  // body(i) for i = 0 .. times-1, kept as a loop. Not nested.
+  void repeat(int times, const std::function<void(AffineIndex)>& body);
+
+  Program take() { return std::move(program_); }
+
+ private:
+  static Operand message(AffineIndex peer, bool queued);
+  void add(Step step);
+
+  ScheduleShape shape_;
+  Rank rank_;
+  Program program_;
+  bool in_loop_ = false;
+};
+
+// One entry of the table of algorithms (algorithms/table.hpp).
+struct Algorithm {
+  std::string_view name;
+  Collective collective;
+  // The shape for so many ranks (chunks, scratch), or the reason why it cannot serve.
+  Result<ScheduleShape> (*shape)(int ranks, Rank root, int group);
+  void (*tell)(Builder&, int group);
+  std::string_view summary;  // one line for `tutti plan` and the docs
+  bool grouped = false;      // `group` (ranks per node) matters
+};
+
+// Tells `algorithm` for every rank. `group`: ranks per node, for two-level algorithms.
+Result<Schedule> build(const Algorithm& algorithm, int ranks, Rank root, int group = 1);
+
+// Tells it for the given shape (as another number of chunks).
+Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, int group = 1);
+
+}  // namespace tutti::collectives

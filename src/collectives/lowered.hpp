@@ -1,0 +1,105 @@
+// lowered.hpp: one rank's program in the form that an executor runs.
+//
+// Lowering knows both ends of every message (it expands the peers' programs too), so it can say
+// what a message becomes where one rank can load and store the other's memory:
+//
+//   pull  the sender has the content in memory: it only announces it, and the receiver reads it in
+//         place, as a source of its own step. The sender's step is complete when that has happened.
+//   push  the sender computes the content and the receiver only wants it in memory: the receiver
+//         grants its memory, and the sender's step stores into it.
+//   none  content that is computed at one end and consumed at the other: it goes through the queue.
+//
+// Every message can also go through the transport's queue (staged); which form is used is decided
+// when a call starts, message by message, by the one function `travels_direct`, from the arrival
+// records that both ends hold. So a program is right under any mixture, and that is verified.
+//
+// What a step does, in order (the executor and the verifier both follow this):
+//   1. wait until every dependency is complete;
+//   2. for each direct push source, in message order of its stream: grant;
+//   3. wait until every source can be read (pull: produced; push: produced; staged: frame at the
+//      head of the queue) and every destination can be written (push: granted; staged: room);
+//      messages of one stream are taken strictly in order, whatever their form;
+//   4. read all sources, write all destinations, in one pass;
+//   5. tell the peers: staged frames are released and committed, a pulled source is granted
+//      (= consumed), a pushed or offered destination is produced;
+//   6. wait until every offered destination (pull) has been granted by its consumer: complete.
+//
+// Knows nothing of bytes, addresses or time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tutti/schedule.hpp"
+
+namespace tutti::collectives {
+
+enum class DirectForm : std::uint8_t { none, pull, push };
+
+struct LoweredOperand {
+  Operand::Kind kind = Operand::Kind::chunks;
+  DirectForm direct = DirectForm::none;  // of a message
+  // Memory: the rank's own chunks. Message: the chunks that the direct form touches, in the peer's
+  // memory or in the rank's own (`mine`).
+  Buffer buffer = Buffer::input;
+  bool mine = false;  // of a message: the peer touches this rank's memory
+  std::int32_t chunk = 0;
+  std::int32_t count = 1;
+  std::int32_t stream = 0;   // of a message: index into LoweredProgram::peers
+  std::int32_t ordinal = 0;  // of a message: its number on the directed stream, from 0
+
+  friend bool operator==(const LoweredOperand&, const LoweredOperand&) = default;
+};
+
+struct LoweredDependency {
+  std::int32_t step = 0;
+  // The earlier step only offers what this step lets the same peer overwrite, and the peer reads
+  // and writes in one pass: no need to wait when both messages travel direct.
+  bool fused = false;
+
+  friend bool operator==(const LoweredDependency&, const LoweredDependency&) = default;
+};
+
+struct LoweredStep {
+  StepKind kind = StepKind::copy;
+  bool finish = false;
+  // Index into `destinations` of the memory where a direct push source lands and from which a
+  // direct pull destination is offered; -1 when there is none. A copy from memory offers its source.
+  std::int32_t landing = -1;
+  std::vector<LoweredOperand> sources;
+  std::vector<LoweredOperand> destinations;
+  std::vector<LoweredDependency> depends;
+
+  friend bool operator==(const LoweredStep&, const LoweredStep&) = default;
+};
+
+struct LoweredProgram {
+  ScheduleShape shape;
+  Rank rank = 0;
+  std::vector<Rank> peers;                 // every rank this one sends to or receives from
+  std::vector<std::int32_t> sends;         // messages to peers[k]
+  std::vector<std::int32_t> receives;      // messages from peers[k]
+  std::vector<LoweredStep> steps;
+
+  friend bool operator==(const LoweredProgram&, const LoweredProgram&) = default;
+};
+
+// Which buffers of a rank its peer can address, as both ends read it from an arrival record.
+struct Addressable {
+  bool input = false;
+  bool output = false;
+  bool scratch = false;
+
+  bool operator()(Buffer buffer) const {
+    return buffer == Buffer::input ? input : buffer == Buffer::output ? output : scratch;
+  }
+};
+
+// Whether a message travels direct, as both of its ends decide it: its direct form exists, and the
+// end whose memory the other one touches (pull: the sender's, push: the receiver's) is addressable
+// there. `touched` is the buffer that is touched, `owner` what the owner's arrival record says.
+inline bool travels_direct(DirectForm form, Buffer touched, const Addressable& owner) {
+  return form != DirectForm::none && owner(touched);
+}
+
+}  // namespace tutti::collectives
