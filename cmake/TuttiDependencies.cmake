@@ -15,5 +15,4 @@ endif()
 find_package(benchmark CONFIG QUIET)  # micro-benchmarks only
 
 # What libtutti itself needs when it is linked; also told to users by the installed package.
-set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM hwy::hwy fmt::fmt
-                         nlohmann_json::nlohmann_json Threads::Threads)
+set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM hwy::hwy fmt::fmt Threads::Threads)

@@ -47,7 +47,7 @@ function(tutti_join_parts)
                                          SOVERSION ${PROJECT_VERSION_MAJOR})
 endfunction()
 
-# tutti_link_internal(<target> <parts>...): for tests and the `tutti` program, which may look inside.
+# tutti_link_internal(<target> <parts>...): for tests and `tutti` itself, which may look inside.
 function(tutti_link_internal target)
   set(parts ${ARGN})
   list(TRANSFORM parts PREPEND tutti_)

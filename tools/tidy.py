@@ -51,12 +51,14 @@ PUBLIC_PARTS = {
 
 # Planning is pure: no thread, clock, socket or random number reaches it.
 IMPURE = re.compile(
-    r"#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|chrono|random|unistd\.h"
+    r"\s*#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|chrono|random|unistd\.h"
     r"|pthread\.h|time\.h|ctime|sys/[^>]*|netinet/[^>]*|arpa/[^>]*|poll\.h)>")
 PURE_PARTS = ("src/collectives",)
 
 CPP = (".hpp", ".cc", ".cu", ".cuh", ".h", ".c")
 HEADERS = (".hpp", ".cuh", ".h")
+# Compiled once per instruction set by its includer, never alone.
+REPEATED = ("_inl.hpp",)
 SCRIPTS = (".py", ".sh", ".cmake")
 BINARY = (".png", ".gz", ".bin")
 
@@ -83,7 +85,7 @@ class Tree:
 
     def text(self, path):
         if path not in self._texts:
-            self._texts[path] = (self.root / path).read_text(encoding="utf-8", errors="replace")
+            self._texts[path] = (self.root / path).read_bytes().decode("utf-8", "replace")
         return self._texts[path]
 
     def ending(self, endings):
@@ -179,6 +181,8 @@ def check_opening(tree):
         if not opens_with_comment(path, tree.text(path)):
             yield path, 1, "does not open with a comment that says why the file exists"
     for path in tree.ending((".hpp", ".cuh")):
+        if path.endswith(REPEATED):
+            continue
         first = re.search(r"^\s*#.*$", blank_out(tree.text(path)), re.MULTILINE)
         if not first or first.group(0).split() != ["#pragma", "once"]:
             yield path, 1, "its first directive is not #pragma once"
@@ -204,34 +208,31 @@ def check_length(tree):
 def functions(text):
     """(first line, lines) of each function with a body, told by where its brace opens.
 
-    Good for formatted code, which `check_format` sees to. A brace in a namespace or a class opens
-    a function unless its statement declares a type, a namespace or a variable.
+    Good for formatted code, which `check_format` sees to.
     """
     text = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: "\n" * m.group(0).count("\n"),
                   blank_out(text), flags=re.MULTILINE)
-    stack, start = [], 0
+    stack, start, before, opened = [], 0, "", 0
     for match in re.finditer(r"[{};]", text):
-        if match.group(0) == "{":
-            statement = text[start:match.start()]
-            inside = "function" in stack
-            stack.append("function" if inside or is_function(statement) else "scope")
-            if stack[-1] == "function" and not inside:
-                opened = line_of(text, match.start())
-        elif match.group(0) == "}" and stack:
-            was_function = stack.pop() == "function"
-            if was_function and "function" not in stack:
-                yield opened, line_of(text, match.start()) - opened + 1
-        start = match.end()
+        token, inside = match.group(0), "function" in stack
+        if token == "{":
+            opens = not inside and is_function(text[start:match.start()], before)
+            stack.append("function" if opens else "block")
+            opened = line_of(text, match.start()) if opens else opened
+        elif token == "}" and stack and stack.pop() == "function":
+            yield opened, line_of(text, match.start()) - opened + 1
+        start, before = match.end(), token
 
 
-def is_function(statement):
-    statement = re.sub(r"operator\s*[^\w\s(]+", "operator", statement)
+def is_function(statement, before):
+    """Whether a brace after this statement, outside functions, opens a function's body."""
+    if not statement.strip():
+        return before == "}"  # after a member initialiser: Type() : member_{1} {
     while re.search(r"\([^()]*\)", statement):
         statement = re.sub(r"\([^()]*\)", " <call> ", statement)
-    scope = re.search(r"\b(namespace|class|struct|union|enum|extern|concept)\b", statement)
-    return "<call>" in statement and not scope and "=" not in statement or (
-        "<call>" in statement and bool(scope) and "=" not in statement
-        and re.search(r"<call>\s*(const|noexcept|override|final|->.*|\s)*$", statement) is not None)
+    return bool(re.search(
+        r"<call>(\s|const\b|noexcept\b|override\b|final\b|mutable\b|<call>|&|(->|requires\b).*)*$",
+        statement, re.DOTALL))
 
 
 def check_functions(tree):
@@ -315,8 +316,7 @@ def clang_format():
 
 def check_headers(tree, compiler="g++", cache=None):
     """Every header compiles alone. With a cache folder, only those that changed since."""
-    # *_inl.hpp is compiled once per instruction set by its includer, never alone.
-    headers = [path for path in tree.ending(HEADERS) if not path.endswith("_inl.hpp")]
+    headers = [path for path in tree.ending(HEADERS) if not path.endswith(REPEATED)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, output in pool.map(lambda path: compile_alone(tree, path, compiler, cache),
                                      headers):
