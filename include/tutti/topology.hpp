@@ -107,7 +107,9 @@ class Topology {
   std::vector<VertexId> of_kind(VertexKind kind) const;
 
   // What `id` directly contains, in order of id.
-  std::vector<VertexId> children_of(VertexId id) const;
+  const std::vector<VertexId>& children_of(VertexId id) const {
+    return children_of_[index_of(id)];
+  }
 
   // The node (host) that contains `id`; none for the network.
   VertexId node_of(VertexId id) const;
@@ -121,6 +123,7 @@ class Topology {
   std::vector<Vertex> vertices_;
   std::vector<Link> links_;
   std::vector<std::vector<LinkId>> links_at_;
+  std::vector<std::vector<VertexId>> children_of_;
   std::map<std::string, VertexId, std::less<>> by_name_;
 };
 
@@ -136,11 +139,13 @@ class TopologyBuilder {
                  LinkSource source);
 
   Vertex& vertex(VertexId id) { return vertices_[index_of(id)]; }
+  Link& link(LinkId id) { return links_[index_of(id)]; }
   std::size_t vertex_count() const { return vertices_.size(); }
+  std::size_t link_count() const { return links_.size(); }
 
-  // Ensures  names are unique and of [A-Za-z0-9_./:@+-], parents precede their children, links
-  //          join two different vertices with finite latency >= 0 and bandwidth > 0, and there
-  //          is at least one node.
+  // Ensures  names and info keys are of [A-Za-z0-9_./:@+-], names unique, info values printable
+  //          ASCII; parents precede their children; links join two different vertices with
+  //          latency >= 0 and bandwidth > 0, both finite; there is at least one node.
   // Errors   invalid_argument, naming the vertex or link.
   Result<Topology> build() &&;
 
@@ -201,19 +206,20 @@ std::vector<int> cpus_of(const Topology& topology, VertexId id);
 
 struct DiscoveryOptions {
   std::string node_name;          // name of the node vertex; "n0" when empty
-  std::string sysfs_root = "/";   // directory that holds sys/ and proc/
-  std::string hwloc_xml;          // read this file instead of the machine (sysfs is not read)
+  std::string sysfs_root = "/";   // directory that holds sys/
+  std::string hwloc_xml;          // read this file instead of the machine; no sysfs then
 };
 
-// This machine, or a saved one, as hwloc, sysfs and procfs show it. Devices that the caller may
+// This machine, or a saved one, as hwloc and sysfs show it. Devices that the caller may
 // not see are not there; nothing here needs privileges.
 // Errors  system_error, corrupt_data (XML that hwloc does not accept).
 Result<Topology> discover_topology(const DiscoveryOptions& options = {});
 
-// A topology from one line:  NODES[xGPUS] [key=value]...
+// A topology from one line:  [NODESx]SEATS [key=value]...
 //   "4x8 nvlink=450 nic=50"  4 nodes of 8 GPUs on an NVSwitch, one NIC per GPU, one network
-//   "1x4 memory=20"          a node with 4 cores on shared memory
-// `synthetic_help()` lists the keys. Bandwidths in bytes per ns (GB/s) and per direction.
+//   "1x4 memory=20"          a node with 4 cores on shared memory; "4" is the same by default
+// Seats are GPUs when a key speaks of GPUs (nvlink, pcie), else cores. `synthetic_help()` lists
+// the keys. Bandwidths in bytes per ns (GB/s) and per direction.
 // Errors  invalid_argument, quoting the token and listing what is known.
 Result<Topology> parse_synthetic_topology(std::string_view line);
 std::string synthetic_help();
