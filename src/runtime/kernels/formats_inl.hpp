@@ -1,0 +1,254 @@
+// formats_inl.hpp: how each element type gets from memory into vectors that one can compute with,
+// and back, and what each reduction does to two such vectors.
+//
+// Compiled once per instruction set (hence no `#pragma once` but Highway's toggle). Knows nothing
+// of buffers and loops. A vector in memory is always a full vector of bytes, so that no pointer
+// needs alignment and a partial vector may end anywhere.
+#if defined(TUTTI_KERNELS_FORMATS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef TUTTI_KERNELS_FORMATS_INL_HPP
+#undef TUTTI_KERNELS_FORMATS_INL_HPP
+#else
+#define TUTTI_KERNELS_FORMATS_INL_HPP
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+#include "runtime/kernels/memory_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti::runtime::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Instruction sets that convert float16 by themselves, with NaN, subnormals and ties right.
+// Highway's own emulation elsewhere rounds otherwise, so that it is told again below.
+inline constexpr bool kNativeFloat16 =
+    HWY_TARGET != HWY_SSE4 && HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR;
+
+// Elements that are computed with as they are stored. Integers add and multiply as unsigned ones.
+template <class T>
+struct PlainFormat {
+  using Tag = hn::ScalableTag<T>;
+  using Wide = hn::Vec<Tag>;
+
+  static HWY_INLINE Wide widen(ByteVector raw) { return hn::BitCast(Tag(), raw); }
+  static HWY_INLINE ByteVector narrow(Wide value) { return hn::BitCast(Bytes(), value); }
+
+  template <class Op>
+  static HWY_INLINE Wide combine(Wide a, Wide b) {
+    return Op::apply(Tag(), a, b);
+  }
+
+  static HWY_INLINE Wide divide(Wide value, int divisor) {
+    if constexpr (hwy::IsFloat<T>()) {
+      return hn::Div(value, hn::Set(Tag(), static_cast<T>(divisor)));
+    } else {
+      return divide_lanes(value, divisor);
+    }
+  }
+
+ private:
+  // No instruction set divides integers; averages of integers are rare enough for one by one.
+  static HWY_INLINE Wide divide_lanes(Wide value, int divisor) {
+    HWY_ALIGN T lanes[hn::MaxLanes(Tag())];
+    hn::Store(value, Tag(), lanes);
+    for (T& lane : lanes) lane /= static_cast<T>(divisor);
+    return hn::Load(Tag(), lanes);
+  }
+};
+
+using FloatTag = hn::ScalableTag<float>;
+using WordTag = hn::ScalableTag<std::uint32_t>;
+using Words = hn::Vec<WordTag>;
+
+// Two float32 vectors: what one memory vector of 16-bit elements becomes. Which element went into
+// which half is the business of the format; arithmetic does not care.
+struct FloatPair {
+  hn::Vec<FloatTag> low;
+  hn::Vec<FloatTag> high;
+};
+
+// The arithmetic of both 16-bit formats; `Codec` widens and narrows.
+template <class Codec>
+struct HalfFormat {
+  using Wide = FloatPair;
+
+  static HWY_INLINE Wide widen(ByteVector raw) { return Codec::widen(raw); }
+  static HWY_INLINE ByteVector narrow(Wide value) { return Codec::narrow(value); }
+
+  template <class Op>
+  static HWY_INLINE Wide combine(Wide a, Wide b) {
+    return {Op::apply(FloatTag(), a.low, b.low), Op::apply(FloatTag(), a.high, b.high)};
+  }
+
+  static HWY_INLINE Wide divide(Wide value, int divisor) {
+    const auto by = hn::Set(FloatTag(), static_cast<float>(divisor));
+    return {hn::Div(value.low, by), hn::Div(value.high, by)};
+  }
+};
+
+// bfloat16 is the upper half of a float32. Seen as 32-bit words, a memory vector holds elements of
+// even number in the lower halves and of odd number in the upper ones, so that neither direction
+// has to move anything across lanes.
+struct BFloat16Codec {
+  static HWY_INLINE FloatPair widen(ByteVector raw) {
+    const Words words = hn::BitCast(WordTag(), raw);
+    return {hn::BitCast(FloatTag(), hn::ShiftLeft<16>(words)),
+            hn::BitCast(FloatTag(), hn::And(words, hn::Set(WordTag(), 0xFFFF0000u)))};
+  }
+
+  static HWY_INLINE ByteVector narrow(FloatPair value) {
+    const Words low = hn::ShiftRight<16>(rounded(value.low));
+    const Words high = hn::And(rounded(value.high), hn::Set(WordTag(), 0xFFFF0000u));
+    return hn::BitCast(Bytes(), hn::Or(low, high));
+  }
+
+ private:
+  // The upper half becomes the nearest bfloat16 (ties to even); the lower half is left as dirt.
+  static HWY_INLINE Words rounded(hn::Vec<FloatTag> value) {
+    const Words bits = hn::BitCast(WordTag(), value);
+    const Words odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(WordTag(), 1u));
+    const Words nearest = hn::Add(hn::Add(bits, hn::Set(WordTag(), 0x7FFFu)), odd);
+    // Rounding could carry a NaN away into infinity; making it quiet keeps it.
+    const Words quiet = hn::Or(bits, hn::Set(WordTag(), 0x00400000u));
+    return hn::IfThenElse(hn::RebindMask(WordTag(), hn::IsNaN(value)), quiet, nearest);
+  }
+};
+
+// float16 where the processor converts it: halves of the memory vector, lower and upper.
+struct NativeFloat16Codec {
+  using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
+  using HalfBits = hn::Rebind<std::uint16_t, FloatTag>;
+  using Halves = hn::Repartition<std::uint16_t, Bytes>;
+
+  static HWY_INLINE FloatPair widen(ByteVector raw) {
+    const auto halves = hn::BitCast(Halves(), raw);
+    const auto low = hn::BitCast(HalfTag(), hn::LowerHalf(HalfBits(), halves));
+    const auto high = hn::BitCast(HalfTag(), hn::UpperHalf(HalfBits(), halves));
+    return {hn::PromoteTo(FloatTag(), low), hn::PromoteTo(FloatTag(), high)};
+  }
+
+  static HWY_INLINE ByteVector narrow(FloatPair value) {
+    const auto low = hn::BitCast(HalfBits(), hn::DemoteTo(HalfTag(), value.low));
+    const auto high = hn::BitCast(HalfBits(), hn::DemoteTo(HalfTag(), value.high));
+    return hn::BitCast(Bytes(), hn::Combine(Halves(), high, low));
+  }
+};
+
+// float16 by integer arithmetic on 32-bit words, elements of even and odd number apart. Its two
+// conversions are real functions, to keep compile time in hand on processors long out of fashion.
+struct EmulatedFloat16Codec {
+  static HWY_INLINE FloatPair widen(ByteVector raw) {
+    const Words words = hn::BitCast(WordTag(), raw);
+    return {widen_word(hn::And(words, word(0xFFFFu))), widen_word(hn::ShiftRight<16>(words))};
+  }
+
+  static HWY_INLINE ByteVector narrow(FloatPair value) {
+    const Words low = narrow_word(value.low);
+    const Words high = hn::ShiftLeft<16>(narrow_word(value.high));
+    return hn::BitCast(Bytes(), hn::Or(low, high));
+  }
+
+ private:
+  static HWY_INLINE Words word(std::uint32_t bits) { return hn::Set(WordTag(), bits); }
+
+  static HWY_INLINE Words where(hn::Mask<WordTag> mask, Words yes, Words no) {
+    return hn::IfThenElse(mask, yes, no);
+  }
+
+  static HWY_NOINLINE hn::Vec<FloatTag> widen_word(Words half) {
+    const Words sign = hn::ShiftLeft<16>(hn::And(half, word(0x8000u)));
+    const Words magnitude = hn::And(half, word(0x7FFFu));
+    const Words shifted = hn::ShiftLeft<13>(magnitude);
+    const Words normal = hn::Add(shifted, word(112u << 23));    // 112: exponent bias 127 - 15
+    const Words infinite = hn::Add(shifted, word(224u << 23));  // exponent 31 becomes 255
+    // 2^-14 * (1 + m/1024) - 2^-14 is exactly the subnormal m.
+    const auto smallest = hn::BitCast(FloatTag(), word(113u << 23));
+    const auto with_one = hn::BitCast(FloatTag(), hn::Add(shifted, word(113u << 23)));
+    const Words subnormal = hn::BitCast(WordTag(), hn::Sub(with_one, smallest));
+    const Words finite = where(hn::Lt(magnitude, word(0x0400u)), subnormal, normal);
+    const Words value = where(hn::Lt(magnitude, word(0x7C00u)), finite, infinite);
+    return hn::BitCast(FloatTag(), hn::Or(value, sign));
+  }
+
+  static HWY_NOINLINE Words narrow_word(hn::Vec<FloatTag> value) {
+    const Words bits = hn::BitCast(WordTag(), value);
+    const Words sign = hn::And(hn::ShiftRight<16>(bits), word(0x8000u));
+    const Words magnitude = hn::And(bits, word(0x7FFFFFFFu));
+    const Words odd = hn::And(hn::ShiftRight<13>(magnitude), word(1u));
+    const Words rebiased = hn::Sub(magnitude, word(112u << 23));
+    const Words normal = hn::ShiftRight<13>(hn::Add(hn::Add(rebiased, word(0x0FFFu)), odd));
+    // Next to 0.5 the last place of a float32 is 2^-24, that of a float16 subnormal: the adder
+    // rounds for us.
+    const auto half_one = hn::Set(FloatTag(), 0.5f);
+    const auto added = hn::Add(hn::BitCast(FloatTag(), magnitude), half_one);
+    const Words subnormal = hn::Sub(hn::BitCast(WordTag(), added), word(126u << 23));
+    const Words finite = where(hn::Lt(magnitude, word(113u << 23)), subnormal, normal);
+    const Words nan_or_infinity =
+        where(hn::Gt(magnitude, word(0x7F800000u)), word(0x7E00u), word(0x7C00u));
+    const Words result = where(hn::Lt(magnitude, word(143u << 23)), finite, nan_or_infinity);
+    return hn::Or(result, sign);
+  }
+};
+
+using BFloat16Format = HalfFormat<BFloat16Codec>;
+using Float16Format =
+    HalfFormat<std::conditional_t<kNativeFloat16, NativeFloat16Codec, EmulatedFloat16Codec>>;
+
+struct SumOp {
+  template <class D, class V>
+  static HWY_INLINE V apply(D d, V a, V b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      return hn::Add(a, b);
+    } else {
+      const hn::RebindToUnsigned<D> u;
+      return hn::BitCast(d, hn::Add(hn::BitCast(u, a), hn::BitCast(u, b)));
+    }
+  }
+};
+
+struct ProdOp {
+  template <class D, class V>
+  static HWY_INLINE V apply(D d, V a, V b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      return hn::Mul(a, b);
+    } else {
+      const hn::RebindToUnsigned<D> u;
+      return hn::BitCast(d, hn::Mul(hn::BitCast(u, a), hn::BitCast(u, b)));
+    }
+  }
+};
+
+// Neither less nor greater: equal, zeros of any sign, or a NaN among them. Then `or` keeps the
+// NaN, and the sign of a -0.
+struct MinOp {
+  template <class D, class V>
+  static HWY_INLINE V apply(D, V a, V b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      return hn::IfThenElse(hn::Lt(a, b), a, hn::IfThenElse(hn::Lt(b, a), b, hn::Or(a, b)));
+    } else {
+      return hn::Min(a, b);
+    }
+  }
+};
+
+// -min(-a, -b), so that the same holds with the signs turned.
+struct MaxOp {
+  template <class D, class V>
+  static HWY_INLINE V apply(D d, V a, V b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      const V sign = hn::SignBit(d);
+      return hn::Xor(MinOp::apply(d, hn::Xor(a, sign), hn::Xor(b, sign)), sign);
+    } else {
+      return hn::Max(a, b);
+    }
+  }
+};
+
+}  // namespace tutti::runtime::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle

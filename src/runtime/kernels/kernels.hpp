@@ -1,0 +1,55 @@
+// kernels.hpp: the only arithmetic in the library. Folding several buffers into one value and
+// storing it into several buffers, in one pass over memory, is what makes shared memory fast:
+// every byte is read once and written once, whatever the number of peers.
+//
+// Knows nothing of ranks, schedules or threads: it sees pointers and counts, on the calling
+// thread. Which vector instructions do the work is decided once, at run time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tutti/types.hpp"
+
+namespace tutti::runtime::kernels {
+
+// Where stores should go. `streaming` bypasses the caches: right for destinations that do not
+// fit them and that nobody reads soon; several times slower for those that do fit.
+enum class StoreHint : std::uint8_t { cached, streaming };
+
+// One pass: destinations[d][i] = sources[0][i] op sources[1][i] op ..., for every d.
+// Requires: at least one source and one destination; a destination is equal to a source (in
+// place) or overlaps none; no two destinations overlap. Pointers need no alignment.
+struct ReduceCall {
+  DataType type;
+  ReduceOp op;
+  std::span<const std::byte* const> sources;
+  std::span<std::byte* const> destinations;
+  std::size_t count;  // elements
+  int divisor = 1;    // more than 1 only for avg, in the step that completes the sum
+  StoreHint stores = StoreHint::cached;
+};
+
+// Does what `call` says.
+// Ensures: the fold runs from the first source to the last, so that the result is the same bit
+// for bit on every processor. 16-bit floats are folded, and divided, in float32 and rounded once
+// to nearest even. Integers wrap around; their averages truncate toward zero. min and max are
+// IEEE 754-2019 minimum and maximum: a NaN wins, and -0 is less than +0. Subnormals are kept.
+// Which NaN a NaN is (sign, payload) is not specified.
+void reduce(const ReduceCall& call);
+
+// Copies `bytes` bytes into every destination with one read of the source.
+// Requires: as for reduce; a destination equal to the source is allowed.
+void copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
+          StoreHint stores = StoreHint::cached);
+
+// Divides `count` elements in place, rounded as an average is.
+// Requires: divisor >= 1.
+void divide(DataType type, std::byte* data, std::size_t count, int divisor);
+
+// The name of the instruction set in use, such as "AVX3" or "NEON".
+std::string_view active_target();
+
+}  // namespace tutti::runtime::kernels

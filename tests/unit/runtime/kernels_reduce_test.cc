@@ -1,0 +1,287 @@
+// Every element type, operation, number of sources and destinations, odd count, alignment and
+// aliasing against the reference, on every instruction set.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kernels_reference.hpp"
+#include "kernels_targets.hpp"
+#include "runtime/kernels/kernels.hpp"
+
+namespace tutti::runtime::kernels {
+namespace {
+
+constexpr std::size_t kMaxSources = 9;
+constexpr std::size_t kMaxDestinations = 4;
+constexpr std::size_t kMaxCount = 4099;
+constexpr std::size_t kCounts[] = {0, 1, 2, 3, 5, 7, 13, 31, 63, 64, 65, 127, 1000, kMaxCount};
+constexpr std::size_t kMargin = 128;
+constexpr std::byte kUntouched{0xA5};
+
+// Where the buffers lie.
+enum class Layout { aligned, odd_addresses, in_place, streaming, streaming_in_place };
+constexpr Layout kLayouts[] = {Layout::aligned, Layout::odd_addresses, Layout::in_place,
+                               Layout::streaming, Layout::streaming_in_place};
+
+bool is_in_place(Layout layout) {
+  return layout == Layout::in_place || layout == Layout::streaming_in_place;
+}
+
+bool is_streaming(Layout layout) {
+  return layout == Layout::streaming || layout == Layout::streaming_in_place;
+}
+
+// A buffer with margins that must stay as they are.
+class Guarded {
+ public:
+  Guarded() : bytes_(2 * kMargin + 64 + kMaxCount * 8) {}
+
+  std::byte* reset(std::size_t shift, std::size_t size) {
+    std::fill(bytes_.begin(), bytes_.end(), kUntouched);
+    const std::size_t address = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    begin_ = kMargin + (64 - address % 64) % 64 + shift;
+    size_ = size;
+    return data();
+  }
+  std::byte* data() { return bytes_.data() + begin_; }
+
+  bool margins_intact() const {
+    for (std::size_t i = 0; i < kMargin; ++i) {
+      if (bytes_[begin_ - 1 - i] != kUntouched) return false;
+      if (begin_ + size_ + i < bytes_.size() && bytes_[begin_ + size_ + i] != kUntouched)
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t begin_ = 0;
+  std::size_t size_ = 0;
+};
+
+std::size_t shift_of(Layout layout, std::size_t buffer, std::size_t element_bytes) {
+  if (layout == Layout::odd_addresses) return 2 * buffer + 1;
+  if (is_streaming(layout)) return 3 * element_bytes;
+  return 0;
+}
+
+template <DataType kType>
+class Comparison {
+ public:
+  using Stored = reference::Stored<kType>;
+
+  Comparison() {
+    for (std::size_t s = 0; s < kMaxSources; ++s)
+      columns_.push_back(reference::random_values<kType>(kMaxCount, 100 + s));
+  }
+
+  void all_shapes(ReduceOp op) {
+    for (std::size_t sources = 1; sources <= kMaxSources; ++sources) {
+      const int divisor = op == ReduceOp::avg ? static_cast<int>(sources) : 1;
+      const auto expected = reference::reduce<kType>(op, columns_, sources, divisor);
+      for (std::size_t destinations = 1; destinations <= kMaxDestinations; ++destinations)
+        for (std::size_t count : kCounts)
+          for (Layout layout : kLayouts)
+            one({.type = kType,
+                 .op = op,
+                 .sources = {},
+                 .destinations = {},
+                 .count = count,
+                 .divisor = divisor},
+                sources, destinations, layout, expected);
+    }
+  }
+
+  void divisors() {
+    for (int divisor : {1, 2, 3, 7, 1000}) {
+      const auto expected = reference::reduce<kType>(ReduceOp::avg, columns_, 3, divisor);
+      one({.type = kType,
+           .op = ReduceOp::avg,
+           .sources = {},
+           .destinations = {},
+           .count = kMaxCount,
+           .divisor = divisor},
+          3, 2, Layout::aligned, expected);
+    }
+  }
+
+ private:
+  void one(ReduceCall call, std::size_t sources, std::size_t destinations, Layout layout,
+           const std::vector<Stored>& expected) {
+    const std::size_t bytes = call.count * sizeof(Stored);
+    std::array<const std::byte*, kMaxSources> from{};
+    for (std::size_t s = 0; s < sources; ++s) {
+      std::byte* data = inputs_[s].reset(shift_of(layout, s, sizeof(Stored)), bytes);
+      if (bytes > 0) std::memcpy(data, columns_[s].data(), bytes);
+      from[s] = data;
+    }
+    // In place, the destinations are the last sources.
+    std::array<Guarded*, kMaxDestinations> results{};
+    std::array<std::byte*, kMaxDestinations> to{};
+    for (std::size_t d = 0; d < destinations; ++d) {
+      const bool reuse = is_in_place(layout) && d < sources;
+      results[d] = reuse ? &inputs_[sources - 1 - d] : &outputs_[d];
+      if (!reuse) results[d]->reset(shift_of(layout, d + 5, sizeof(Stored)), bytes);
+      to[d] = results[d]->data();
+    }
+    call.sources = {from.data(), sources};
+    call.destinations = {to.data(), destinations};
+    call.stores = is_streaming(layout) ? StoreHint::streaming : StoreHint::cached;
+    reduce(call);
+    for (std::size_t d = 0; d < destinations; ++d) check(call, *results[d], d, layout, expected);
+  }
+
+  void check(const ReduceCall& call, Guarded& result, std::size_t d, Layout layout,
+             const std::vector<Stored>& expected) {
+    const auto where = [&] {
+      return testing::Message() << to_string(kType) << " " << to_string(call.op) << ", "
+                                << call.sources.size() << " sources, destination " << d << " of "
+                                << call.destinations.size() << ", count " << call.count
+                                << ", layout " << static_cast<int>(layout) << ", divisor "
+                                << call.divisor;
+    };
+    ASSERT_TRUE(result.margins_intact()) << where();
+    for (std::size_t i = 0; i < call.count; ++i) {
+      Stored got;
+      std::memcpy(&got, result.data() + i * sizeof(Stored), sizeof(Stored));
+      ASSERT_TRUE(reference::same<kType>(got, expected[i]))
+          << where() << ", element " << i << ": got " << got << ", expected " << expected[i];
+    }
+  }
+
+  std::vector<std::vector<Stored>> columns_;
+  std::array<Guarded, kMaxSources> inputs_;
+  std::array<Guarded, kMaxDestinations> outputs_;
+};
+
+template <DataType kType>
+void compare_everything() {
+  Comparison<kType> comparison;
+  for (ReduceOp op : kAllReduceOps) {
+    comparison.all_shapes(op);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  comparison.divisors();
+}
+
+class KernelsReduce : public OnTarget {};
+
+TEST_P(KernelsReduce, Float32) { compare_everything<DataType::float32>(); }
+TEST_P(KernelsReduce, Float64) { compare_everything<DataType::float64>(); }
+TEST_P(KernelsReduce, Int32) { compare_everything<DataType::int32>(); }
+TEST_P(KernelsReduce, Int64) { compare_everything<DataType::int64>(); }
+TEST_P(KernelsReduce, BFloat16) { compare_everything<DataType::bfloat16>(); }
+TEST_P(KernelsReduce, Float16) { compare_everything<DataType::float16>(); }
+
+std::vector<std::uint16_t> every_16_bit_value() {
+  std::vector<std::uint16_t> values(65536);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
+  return values;
+}
+
+template <DataType kType>
+std::vector<std::uint16_t> reduce_16_bit(ReduceOp op, const std::vector<std::uint16_t>& a,
+                                         const std::vector<std::uint16_t>& b) {
+  std::vector<std::uint16_t> result(a.size());
+  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(a.data()),
+                                      reinterpret_cast<const std::byte*>(b.data())};
+  std::byte* const destinations[] = {reinterpret_cast<std::byte*>(result.data())};
+  reduce({.type = kType,
+          .op = op,
+          .sources = sources,
+          .destinations = destinations,
+          .count = a.size()});
+  return result;
+}
+
+// Against the special values, every 16-bit value meets ties, overflow and subnormal results.
+template <DataType kType>
+void compare_every_16_bit_value() {
+  const auto every = every_16_bit_value();
+  for (ReduceOp op : kAllReduceOps) {
+    for (std::uint16_t special : reference::special_values<kType>()) {
+      const std::vector<std::uint16_t> others(every.size(), special);
+      const auto got = reduce_16_bit<kType>(op, every, others);
+      const auto expected = reference::reduce<kType>(op, {every, others}, 2, 1);
+      for (std::size_t i = 0; i < every.size(); ++i)
+        ASSERT_TRUE(reference::same<kType>(got[i], expected[i]))
+            << to_string(op) << " of " << i << " and " << special << ": got " << got[i]
+            << ", expected " << expected[i];
+    }
+  }
+}
+
+TEST_P(KernelsReduce, EveryBFloat16) { compare_every_16_bit_value<DataType::bfloat16>(); }
+TEST_P(KernelsReduce, EveryFloat16) { compare_every_16_bit_value<DataType::float16>(); }
+
+// Known by hand, so that the reference itself is held to something.
+TEST_P(KernelsReduce, TiesOfFloat16GoToEven) {
+  // 2048 + 1 lies between 2048 and 2050; 2050 + 1 between 2050 and 2052; 65504 + 16 between the
+  // largest value and infinity; 2^-24 + 2^-24 stays subnormal.
+  const auto got = reduce_16_bit<DataType::float16>(ReduceOp::sum, {0x6800, 0x6801, 0x7BFF, 0x0001},
+                                                    {0x3C00, 0x3C00, 0x4C00, 0x0001});
+  EXPECT_EQ(got, (std::vector<std::uint16_t>{0x6800, 0x6802, 0x7C00, 0x0002}));
+}
+
+TEST_P(KernelsReduce, TiesOfBFloat16GoToEven) {
+  // 256 + 1 lies between 256 and 258; 258 + 1 between 258 and 260.
+  const auto got = reduce_16_bit<DataType::bfloat16>(ReduceOp::sum, {0x4380, 0x4381, 0x0001},
+                                                     {0x3F80, 0x3F80, 0x0001});
+  EXPECT_EQ(got, (std::vector<std::uint16_t>{0x4380, 0x4382, 0x0002}));
+}
+
+// 1 + 2^-11 + 2^-11 in float16: two roundings would lose both small terms, one keeps their sum.
+TEST_P(KernelsReduce, Float16IsRoundedOnceOverAllSources) {
+  const std::uint16_t one = 0x3C00;
+  const std::uint16_t small = 0x1000;
+  std::uint16_t result = 0;
+  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(&one),
+                                      reinterpret_cast<const std::byte*>(&small),
+                                      reinterpret_cast<const std::byte*>(&small)};
+  std::byte* const destinations[] = {reinterpret_cast<std::byte*>(&result)};
+  reduce({.type = DataType::float16,
+          .op = ReduceOp::sum,
+          .sources = sources,
+          .destinations = destinations,
+          .count = 1});
+  EXPECT_EQ(result, 0x3C01);
+}
+
+TEST_P(KernelsReduce, IntegersTruncateTowardZeroWhenDivided) {
+  std::int32_t small[] = {-7, 7, -1, 1, 2147483647};
+  divide(DataType::int32, reinterpret_cast<std::byte*>(small), 5, 2);
+  EXPECT_EQ(std::vector<std::int32_t>(small, small + 5),
+            (std::vector<std::int32_t>{-3, 3, 0, 0, 1073741823}));
+  std::int64_t large[] = {-9223372036854775807 - 1, 9223372036854775807, -5};
+  divide(DataType::int64, reinterpret_cast<std::byte*>(large), 3, 3);
+  EXPECT_EQ(std::vector<std::int64_t>(large, large + 3),
+            (std::vector<std::int64_t>{-3074457345618258602, 3074457345618258602, -1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, KernelsReduce, testing::ValuesIn(runnable_targets()), name_of);
+
+TEST(KernelsReduceDeathTest, RefusesWhatHasNoMeaning) {
+  float value = 1;
+  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(&value)};
+  std::byte* const destinations[] = {reinterpret_cast<std::byte*>(&value)};
+  ReduceCall call = {.type = DataType::float32,
+                     .op = ReduceOp::sum,
+                     .sources = sources,
+                     .destinations = destinations,
+                     .count = 1,
+                     .divisor = 2};
+  EXPECT_DEATH(reduce(call), "only an average divides");
+  call.divisor = 1;
+  call.sources = {};
+  EXPECT_DEATH(reduce(call), "needs a source");
+}
+
+}  // namespace
+}  // namespace tutti::runtime::kernels

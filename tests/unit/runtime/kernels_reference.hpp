@@ -1,0 +1,200 @@
+// kernels_reference.hpp: reductions told one element at a time, in arithmetic that one can check by
+// eye, to hold the vector kernels against. Shares no code with them: the 16-bit formats are decoded
+// and encoded from their definition (sign, exponent, fraction), not by moving bits.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/types.hpp"
+
+namespace tutti::reference {
+
+// A binary floating point format narrower than float.
+struct Narrow {
+  int fraction_bits;
+  int bias;
+};
+inline constexpr Narrow kHalf = {10, 15};
+inline constexpr Narrow kBrain = {7, 127};
+
+inline float decode(Narrow format, std::uint16_t bits) {
+  const int scale = 1 << format.fraction_bits;
+  const int fraction = bits % scale;
+  const int exponent = (bits & 0x7FFF) / scale;
+  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
+  if (exponent == 2 * format.bias + 1) {
+    if (fraction != 0) return std::numeric_limits<float>::quiet_NaN();
+    return sign * std::numeric_limits<float>::infinity();
+  }
+  const int significand = exponent == 0 ? fraction : scale + fraction;
+  const int power = std::max(exponent, 1) - format.bias - format.fraction_bits;
+  return sign * static_cast<float>(std::ldexp(significand, power));
+}
+
+// The nearest value of the format, ties to even. One unit in the last place above the largest
+// finite value carries into the exponent field and is infinity by itself.
+inline std::uint16_t encode(Narrow format, float value) {
+  const int scale = 1 << format.fraction_bits;
+  const int infinity = (2 * format.bias + 1) * scale;
+  const int sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | (scale / 2));
+  const double magnitude = std::fabs(static_cast<double>(value));
+  if (magnitude == 0) return static_cast<std::uint16_t>(sign);
+  if (std::isinf(value)) return static_cast<std::uint16_t>(sign | infinity);
+  const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
+  if (exponent > format.bias) return static_cast<std::uint16_t>(sign | infinity);
+  const double units = std::nearbyint(std::ldexp(magnitude, format.fraction_bits - exponent));
+  const int field = (exponent + format.bias) * scale + static_cast<int>(units) - scale;
+  return static_cast<std::uint16_t>(sign | field);
+}
+
+template <class T>
+T combine(ReduceOp op, T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const bool nan = std::isnan(a) || std::isnan(b);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::avg:
+        return a + b;
+      case ReduceOp::prod:
+        return a * b;
+      case ReduceOp::min:
+        if (nan) return std::numeric_limits<T>::quiet_NaN();
+        if (a == b) return std::signbit(a) ? a : b;
+        return a < b ? a : b;
+      case ReduceOp::max:
+        if (nan) return std::numeric_limits<T>::quiet_NaN();
+        if (a == b) return std::signbit(a) ? b : a;
+        return a > b ? a : b;
+    }
+  } else {
+    using Unsigned = std::make_unsigned_t<T>;
+    const Unsigned left = static_cast<Unsigned>(a);
+    const Unsigned right = static_cast<Unsigned>(b);
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::avg:
+        return static_cast<T>(left + right);
+      case ReduceOp::prod:
+        return static_cast<T>(left * right);
+      case ReduceOp::min:
+        return std::min(a, b);
+      case ReduceOp::max:
+        return std::max(a, b);
+    }
+  }
+  return a;
+}
+
+// How an element of each type is kept and computed with.
+template <DataType kType>
+struct Element;
+
+template <class T>
+struct PlainElement {
+  using Stored = T;
+  static T load(T stored) { return stored; }
+  static T save(T value) { return value; }
+};
+template <>
+struct Element<DataType::float32> : PlainElement<float> {};
+template <>
+struct Element<DataType::float64> : PlainElement<double> {};
+template <>
+struct Element<DataType::int32> : PlainElement<std::int32_t> {};
+template <>
+struct Element<DataType::int64> : PlainElement<std::int64_t> {};
+template <>
+struct Element<DataType::bfloat16> {
+  using Stored = std::uint16_t;
+  static float load(Stored stored) { return decode(kBrain, stored); }
+  static Stored save(float value) { return encode(kBrain, value); }
+};
+template <>
+struct Element<DataType::float16> {
+  using Stored = std::uint16_t;
+  static float load(Stored stored) { return decode(kHalf, stored); }
+  static Stored save(float value) { return encode(kHalf, value); }
+};
+
+template <DataType kType>
+using Stored = typename Element<kType>::Stored;
+
+// The fold of the first `sources` columns, element by element.
+template <DataType kType>
+std::vector<Stored<kType>> reduce(ReduceOp op,
+                                  const std::vector<std::vector<Stored<kType>>>& columns,
+                                  std::size_t sources, int divisor) {
+  using E = Element<kType>;
+  std::vector<Stored<kType>> result(columns[0].size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    auto value = E::load(columns[0][i]);
+    for (std::size_t s = 1; s < sources; ++s) value = combine(op, value, E::load(columns[s][i]));
+    if (divisor > 1) value /= static_cast<decltype(value)>(divisor);
+    result[i] = E::save(value);
+  }
+  return result;
+}
+
+// The same bits, or a NaN both.
+template <DataType kType>
+bool same(Stored<kType> a, Stored<kType> b) {
+  if constexpr (kType != DataType::int32 && kType != DataType::int64) {
+    if (std::isnan(Element<kType>::load(a)) && std::isnan(Element<kType>::load(b))) return true;
+  }
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+// Values where arithmetic goes wrong first: zeros, subnormals, ties of rounding, limits, NaN.
+template <DataType kType>
+std::vector<Stored<kType>> special_values() {
+  using T = Stored<kType>;
+  if constexpr (kType == DataType::bfloat16) {
+    return {0x0000, 0x8000, 0x0001, 0x8001, 0x007F, 0x0080, 0x3F80, 0xBF80, 0x3F81, 0x3C00, 0x3B80,
+            0x7F7F, 0xFF7F, 0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0xFFFF, 0x4300, 0x4380, 0x2F80};
+  } else if constexpr (kType == DataType::float16) {
+    return {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x83FF, 0x3C00, 0xBC00, 0x3C01, 0x6800,
+            0x7BFF, 0xFBFF, 0x4C00, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0xFFFF, 0x1000, 0x0C00};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    using L = std::numeric_limits<T>;
+    return {T(0),           -T(0),           T(1),           -T(1),
+            T(3),           L::denorm_min(), L::min(),       -L::min(),
+            L::min() / 2,   L::max(),        L::lowest(),    L::infinity(),
+            L::epsilon(),   -L::infinity(),  L::quiet_NaN(), L::signaling_NaN(),
+            -L::quiet_NaN()};
+  } else {
+    using L = std::numeric_limits<T>;
+    return {0, 1, -1, 2, -2, 7, -7, L::max(), L::min(), L::max() - 1, L::min() + 1};
+  }
+}
+
+// A third specials, a third any bits, a third ordinary numbers between -8 and 8.
+template <DataType kType>
+std::vector<Stored<kType>> random_values(std::size_t count, std::uint64_t seed) {
+  using E = Element<kType>;
+  using T = Stored<kType>;
+  const std::vector<T> specials = special_values<kType>();
+  std::mt19937_64 random(seed);
+  std::vector<T> values(count);
+  for (T& value : values) {
+    const std::uint64_t bits = random();
+    const std::uint64_t kind = random() % 3;
+    if (kind == 0) value = specials[bits % specials.size()];
+    if (kind == 1) std::memcpy(&value, &bits, sizeof(value));
+    if (kind == 2) {
+      const double number = (static_cast<double>(bits % 1000003) / 500001.5 - 1) * 8;
+      value = E::save(static_cast<decltype(E::load(value))>(number));
+    }
+  }
+  return values;
+}
+
+}  // namespace tutti::reference
