@@ -12,4 +12,11 @@ namespace tutti::collectives {
 // Requires  a verified schedule. Cost: expands the programs of the rank and its peers.
 LoweredProgram lower(const Schedule& schedule, Rank rank);
 
+// Every rank's, expanding each program once: for verifiers and simulated worlds.
+std::vector<LoweredProgram> lower_all(const Schedule& schedule);
+
+// The program of a rank that sends its input to `to` and receives its output from `from`; either
+// may be -1 (nobody). Sending to oneself is receiving from oneself.
+LoweredProgram lower_point_to_point(int ranks, Rank rank, Rank to, Rank from);
+
 }  // namespace tutti::collectives

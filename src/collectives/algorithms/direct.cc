@@ -1,0 +1,98 @@
+// Direct: every rank talks to every other one at once, in one pass over all peers. Where ranks can
+// load and store each other's memory this is the least work there is: a rank reads its chunk of all
+// n inputs and stores the result into all n outputs, each byte touched once, two signals per peer.
+// Over a network it sends n-1 messages of a chunk each, so it suits few ranks.
+#include "collectives/algorithms/algorithms.hpp"
+
+namespace tutti::collectives::algorithms {
+namespace {
+
+// Messages from, or to, every other member, beginning with the right neighbour so that not all
+// ranks turn to the same one first.
+std::vector<Operand> others(const Group& group) {
+  std::vector<Operand> operands;
+  for (int i = 1; i < group.size; ++i)
+    operands.push_back(Builder::from(group.rank_of((group.me + i) % group.size)));
+  return operands;
+}
+
+std::vector<Operand> with(Operand first, std::vector<Operand> rest) {
+  rest.insert(rest.begin(), std::move(first));
+  return rest;
+}
+
+Operand in(AffineIndex j) { return Builder::input(j); }
+Operand out(AffineIndex j) { return Builder::output(j); }
+
+}  // namespace
+
+void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own,
+                           const Operand& result, bool finish) {
+  const int n = group.size;
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (group.me + i + 1) % n;
+    b.send(group.rank_of(peer), own(peer));
+  });
+  if (finish)
+    b.finish(with(own(group.me % n), others(group)), {result});
+  else
+    b.reduce(with(own(group.me % n), others(group)), {result});
+}
+
+void direct_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result) {
+  const int n = group.size;
+  b.copy(own, with(result(group.me % n), others(group)));
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (group.me - i - 1) % n;
+    b.recv(group.rank_of(peer), result(peer));
+  });
+}
+
+void tell_direct_all_reduce(Builder& b, int) {
+  const int n = b.ranks();
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() + i + 1) % n;
+    b.send(peer, in(peer));
+  });
+  b.finish(with(in(b.me()), others(b.world())), with(out(b.me()), others(b.world())));
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() - i - 1) % n;
+    b.recv(peer, out(peer));
+  });
+}
+
+void tell_direct_reduce_scatter(Builder& b, int) {
+  direct_reduce_scatter(b, b.world(), in, out(0), true);
+}
+
+void tell_direct_all_gather(Builder& b, int) { direct_all_gather(b, b.world(), in(0), out); }
+
+void tell_direct_broadcast(Builder& b, int) {
+  if (b.rank() != b.root()) return b.recv(b.root(), out(0));
+  std::vector<Operand> destinations = {out(0)};
+  for (int i = 1; i < b.ranks(); ++i)
+    destinations.push_back(Builder::to((b.rank() + i) % b.ranks()));
+  b.copy(in(0), destinations);
+}
+
+void tell_direct_reduce(Builder& b, int) {
+  if (b.rank() != b.root()) return b.send(b.root(), in(0));
+  std::vector<Operand> sources = {in(0)};
+  for (int i = 1; i < b.ranks(); ++i) sources.push_back(Builder::from((b.rank() + i) % b.ranks()));
+  b.finish(sources, {out(0)});
+}
+
+void tell_direct_all_to_all(Builder& b, int) {
+  const int n = b.ranks();
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() + i + 1) % n;
+    b.send(peer, in(peer));
+  });
+  b.copy(in(b.me()), {out(b.me())});
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() - i - 1) % n;
+    b.recv(peer, out(peer));
+  });
+}
+
+}  // namespace tutti::collectives::algorithms

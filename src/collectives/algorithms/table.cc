@@ -1,0 +1,165 @@
+// The table of algorithms: what each is called, when it can serve, how it cuts the data.
+#include "collectives/algorithms/table.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "collectives/algorithms/algorithms.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+using namespace algorithms;
+
+ScheduleShape plain(Collective collective, int ranks, Rank root) {
+  ScheduleShape shape;
+  shape.collective = collective;
+  shape.ranks = ranks;
+  shape.root = root;
+  return shape;
+}
+
+// One chunk per block.
+template <Collective collective>
+Result<ScheduleShape> whole(int ranks, Rank root, int) {
+  return plain(collective, ranks, root);
+}
+
+// As many chunks per block as ranks.
+template <Collective collective>
+Result<ScheduleShape> per_rank(int ranks, Rank root, int) {
+  ScheduleShape shape = plain(collective, ranks, root);
+  shape.chunks = ranks;
+  return shape;
+}
+
+// Two chunks, one per tree.
+template <Collective collective>
+Result<ScheduleShape> two_trees(int ranks, Rank root, int) {
+  ScheduleShape shape = plain(collective, ranks, root);
+  shape.chunks = 2;
+  return shape;
+}
+
+Result<ScheduleShape> halving_doubling(int ranks, Rank root, int) {
+  ScheduleShape shape = plain(Collective::all_reduce, ranks, root);
+  shape.chunks = power_of_two_below(ranks);
+  // The ranks beyond the power of two send all chunks in one message.
+  shape.message_chunks_max = shape.chunks == ranks ? std::max(1, ranks / 2) : shape.chunks;
+  return shape;
+}
+
+template <Collective collective>
+Result<ScheduleShape> power_of_two(int ranks, Rank root, int) {
+  if (power_of_two_below(ranks) != ranks)
+    return Status(StatusCode::unsupported, "serves powers of two, not " + std::to_string(ranks) +
+                                               " ranks; use ring or direct");
+  ScheduleShape shape = plain(collective, ranks, root);
+  shape.message_chunks_max = std::max(1, ranks / 2);
+  if (collective == Collective::reduce_scatter) shape.scratch_blocks = ranks / 2;
+  return shape;
+}
+
+template <Collective collective>
+Result<ScheduleShape> two_levels(int ranks, Rank root, int group) {
+  if (group < 2 || ranks % group != 0 || ranks / group < 2)
+    return Status(StatusCode::unsupported,
+                  "needs at least two nodes of equal size with at least two ranks each, not " +
+                      std::to_string(ranks) + " ranks with " + std::to_string(group) + " per node");
+  ScheduleShape shape = plain(collective, ranks, root);
+  if (collective == Collective::all_reduce) {
+    shape.chunks = ranks;
+    shape.message_chunks_max = ranks / group;
+  }
+  if (collective == Collective::reduce_scatter) shape.scratch_blocks = ranks / group;
+  return shape;
+}
+
+constexpr Algorithm kTable[] = {
+    {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
+     "one pass over all peers: reduce my chunk of all inputs, store it into all outputs"},
+    {"ring", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_ring_all_reduce,
+     "reduce-scatter and all-gather around a ring: optimal bandwidth, linear latency"},
+    {"tree", Collective::all_reduce, two_trees<Collective::all_reduce>, tell_tree_all_reduce,
+     "double binary tree: logarithmic latency at full bandwidth"},
+    {"doubling", Collective::all_reduce, whole<Collective::all_reduce>, tell_doubling_all_reduce,
+     "recursive doubling: the fewest messages, for small data"},
+    {"halving_doubling", Collective::all_reduce, halving_doubling, tell_halving_doubling_all_reduce,
+     "recursive halving, then doubling: logarithmic latency, optimal bandwidth"},
+    {"hierarchical", Collective::all_reduce, two_levels<Collective::all_reduce>,
+     tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
+
+    {"direct", Collective::all_gather, whole<Collective::all_gather>, tell_direct_all_gather,
+     "one pass over all peers"},
+    {"ring", Collective::all_gather, whole<Collective::all_gather>, tell_ring_all_gather,
+     "blocks travel around a ring"},
+    {"doubling", Collective::all_gather, power_of_two<Collective::all_gather>,
+     tell_doubling_all_gather, "recursive doubling, powers of two"},
+    {"hierarchical", Collective::all_gather, two_levels<Collective::all_gather>,
+     tell_hierarchical_all_gather, "ring across nodes, direct inside", true},
+
+    {"direct", Collective::reduce_scatter, whole<Collective::reduce_scatter>,
+     tell_direct_reduce_scatter, "one pass over all peers"},
+    {"ring", Collective::reduce_scatter, whole<Collective::reduce_scatter>,
+     tell_ring_reduce_scatter, "partial sums travel around a ring"},
+    {"halving", Collective::reduce_scatter, power_of_two<Collective::reduce_scatter>,
+     tell_halving_reduce_scatter, "recursive halving, powers of two"},
+    {"hierarchical", Collective::reduce_scatter, two_levels<Collective::reduce_scatter>,
+     tell_hierarchical_reduce_scatter, "direct inside the node, ring across nodes", true},
+
+    {"direct", Collective::broadcast, whole<Collective::broadcast>, tell_direct_broadcast,
+     "the root serves everybody"},
+    {"ring", Collective::broadcast, whole<Collective::broadcast>, tell_ring_broadcast,
+     "a chain from the root, slices following each other"},
+    {"binomial", Collective::broadcast, whole<Collective::broadcast>, tell_binomial_broadcast,
+     "binomial tree: the fewest rounds, for small data"},
+    {"tree", Collective::broadcast, two_trees<Collective::broadcast>, tell_tree_broadcast,
+     "double binary tree: logarithmic latency at full bandwidth"},
+    {"hierarchical", Collective::broadcast, two_levels<Collective::broadcast>,
+     tell_hierarchical_broadcast, "from node to node, then inside each", true},
+
+    {"direct", Collective::reduce, whole<Collective::reduce>, tell_direct_reduce,
+     "the root reads everybody's data in one pass"},
+    {"ring", Collective::reduce, whole<Collective::reduce>, tell_ring_reduce,
+     "a chain toward the root, slices following each other"},
+    {"binomial", Collective::reduce, whole<Collective::reduce>, tell_binomial_reduce,
+     "binomial tree: the fewest rounds, for small data"},
+    {"tree", Collective::reduce, two_trees<Collective::reduce>, tell_tree_reduce,
+     "double binary tree: logarithmic latency at full bandwidth"},
+    {"hierarchical", Collective::reduce, two_levels<Collective::reduce>, tell_hierarchical_reduce,
+     "inside each node, then from node to node", true},
+
+    {"direct", Collective::all_to_all, whole<Collective::all_to_all>, tell_direct_all_to_all,
+     "everything is sent at once"},
+    {"pairwise", Collective::all_to_all, whole<Collective::all_to_all>, tell_pairwise_all_to_all,
+     "one peer after the other, by rotating distance"},
+
+    {"shift", Collective::send_recv, whole<Collective::send_recv>, tell_shift,
+     "every rank sends to the right and receives from the left"},
+    {"dissemination", Collective::barrier, whole<Collective::barrier>, tell_dissemination_barrier,
+     "distances double until everybody has heard of everybody"},
+};
+
+}  // namespace
+
+std::span<const Algorithm> all_algorithms() { return kTable; }
+
+std::vector<const Algorithm*> algorithms_for(Collective collective) {
+  std::vector<const Algorithm*> found;
+  for (const Algorithm& algorithm : kTable)
+    if (algorithm.collective == collective) found.push_back(&algorithm);
+  return found;
+}
+
+Result<const Algorithm*> find_algorithm(Collective collective, std::string_view name) {
+  std::string known;
+  for (const Algorithm* algorithm : algorithms_for(collective)) {
+    if (algorithm->name == name) return algorithm;
+    known += " " + std::string(algorithm->name);
+  }
+  return Status(StatusCode::invalid_argument, "no algorithm '" + std::string(name) + "' for " +
+                                                  std::string(to_string(collective)) +
+                                                  "; there are:" + known);
+}
+
+}  // namespace tutti::collectives
