@@ -1,0 +1,157 @@
+// socket.cc: see socket.hpp.
+#include "transport/bootstrap/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+namespace tutti::transport {
+namespace {
+
+constexpr int kBacklog = 4096;  // the kernel lowers it to net.core.somaxconn
+
+const sockaddr* as_sockaddr(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr*>(&address.storage);
+}
+
+Result<Socket> make_socket(const SocketAddress& address) {
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return system_failure("socket", errno);
+  return socket;
+}
+
+}  // namespace
+
+Status system_failure(const std::string& what, int error) {
+  return Status(StatusCode::system_error, what + ": " + std::strerror(error));
+}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+void Socket::close() {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+bool SocketAddress::loopback() const {
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+  }
+  if (storage.ss_family != AF_INET6) return false;
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+int SocketAddress::port() const {
+  if (storage.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+  if (storage.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  return 0;
+}
+
+std::string SocketAddress::host() const {
+  char text[NI_MAXHOST] = "";
+  if (getnameinfo(as_sockaddr(*this), bytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "?";
+  return text;
+}
+
+std::string SocketAddress::to_string() const {
+  const std::string name = host();
+  const std::string shown = storage.ss_family == AF_INET6 ? "[" + name + "]" : name;
+  return shown + ":" + std::to_string(port());
+}
+
+Result<std::vector<SocketAddress>> resolve(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return Status(StatusCode::system_error,
+                  "cannot resolve host '" + host + "': " + gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (each->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+    address.bytes = each->ai_addrlen;
+    addresses.push_back(address);
+  }
+  if (addresses.empty())
+    return Status(StatusCode::system_error, "host '" + host + "' has no address");
+  return addresses;
+}
+
+Result<Socket> listen_on(const SocketAddress& address) {
+  Result<Socket> socket = make_socket(address);
+  if (!socket.ok()) return socket;
+  // A job that starts right after another on the same port must not wait for old connections.
+  const int on = 1;
+  ::setsockopt(socket->descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket->descriptor(), as_sockaddr(address), address.bytes) != 0 ||
+      ::listen(socket->descriptor(), kBacklog) != 0)
+    return system_failure("cannot listen on " + address.to_string(), errno);
+  return socket;
+}
+
+Result<Socket> start_connecting(const SocketAddress& address) {
+  Result<Socket> socket = make_socket(address);
+  if (!socket.ok()) return socket;
+  set_no_delay(*socket);
+  const int done = ::connect(socket->descriptor(), as_sockaddr(address), address.bytes);
+  if (done != 0 && errno != EINPROGRESS && errno != EINTR)
+    return system_failure("cannot connect to " + address.to_string(), errno);
+  return socket;
+}
+
+int connect_error(const Socket& socket) {
+  int error = 0;
+  socklen_t bytes = sizeof(error);
+  if (::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
+  return error;
+}
+
+Socket accept_from(const Socket& listener, std::string& origin) {
+  SocketAddress from;
+  from.bytes = sizeof(from.storage);
+  Socket socket(::accept4(listener.descriptor(), reinterpret_cast<sockaddr*>(&from.storage),
+                          &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) return socket;
+  origin = from.to_string();
+  set_no_delay(socket);
+  return socket;
+}
+
+Result<SocketAddress> local_address(const Socket& socket) {
+  SocketAddress address;
+  address.bytes = sizeof(address.storage);
+  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address.storage),
+                    &address.bytes) != 0)
+    return system_failure("getsockname", errno);
+  return address;
+}
+
+void set_no_delay(const Socket& socket) {
+  const int on = 1;
+  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+}  // namespace tutti::transport

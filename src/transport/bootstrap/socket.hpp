@@ -1,0 +1,70 @@
+// socket.hpp: TCP sockets with one owner, and host names turned into addresses (IPv4 and IPv6).
+//
+// All sockets are non-blocking and close-on-exec. Knows no protocol.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/status.hpp"
+
+namespace tutti::transport {
+
+// A file descriptor that closes itself.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+
+  int descriptor() const { return descriptor_; }
+  explicit operator bool() const { return descriptor_ >= 0; }
+  void close();
+
+ private:
+  int descriptor_ = -1;
+};
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+
+  bool loopback() const;
+  int port() const;
+  std::string host() const;       // numeric
+  std::string to_string() const;  // "127.0.0.1:29500", "[::1]:29500"
+};
+
+// The addresses of a host name or numeric address, best first.
+// Blocking  while the system's resolver works. Errors  system_error for an unknown host (which may
+//           become known: clusters register names while jobs start).
+Result<std::vector<SocketAddress>> resolve(const std::string& host, int port);
+
+// Listens; port 0 lets the system choose. Errors  system_error with the address and the reason.
+Result<Socket> listen_on(const SocketAddress& address);
+
+// Begins to connect: the socket becomes writable when connected or failed (ask connect_error).
+Result<Socket> start_connecting(const SocketAddress& address);
+
+// The errno of a connection attempt that came to an end; 0 when it succeeded.
+int connect_error(const Socket& socket);
+
+// The next waiting connection and where it came from; an empty socket when there is none.
+Socket accept_from(const Socket& listener, std::string& origin);
+
+// The address that a socket is bound to.
+Result<SocketAddress> local_address(const Socket& socket);
+
+// Small messages leave at once.
+void set_no_delay(const Socket& socket);
+
+// system_error: "what: strerror(error)".
+Status system_failure(const std::string& what, int error);
+
+}  // namespace tutti::transport
