@@ -31,11 +31,11 @@ constexpr std::size_t index_of(VertexId id) { return static_cast<std::size_t>(id
 constexpr std::size_t index_of(LinkId id) { return static_cast<std::size_t>(id); }
 
 enum class VertexKind : std::uint8_t {
-  node,            // a host: what shares one operating system
-  package,         // a processor socket
-  numa,            // a memory domain
-  cache,           // a cache that several cores share; private ones are attributes of their core
-  core,            // attribute "pus" lists its hardware threads by operating system index
+  node,     // a host: what shares one operating system
+  package,  // a processor socket
+  numa,     // a memory domain
+  cache,    // a cache that several cores share; private ones are attributes of their core
+  core,     // attribute "pus" lists its hardware threads by operating system index
   gpu,
   nic,
   pci_bridge,      // host bridges, ports and switches of PCI Express
@@ -45,9 +45,9 @@ enum class VertexKind : std::uint8_t {
 };
 
 enum class LinkKind : std::uint8_t {
-  memory,        // cores, shared caches and memory of one domain
-  nvlink,        // between GPUs, or a GPU and a gpu_switch
-  xgmi,          // the same between AMD GPUs
+  memory,  // cores, shared caches and memory of one domain
+  nvlink,  // between GPUs, or a GPU and a gpu_switch
+  xgmi,    // the same between AMD GPUs
   pcie,
   interconnect,  // between memory domains and packages of one node
   network,
@@ -107,9 +107,7 @@ class Topology {
   std::vector<VertexId> of_kind(VertexKind kind) const;
 
   // What `id` directly contains, in order of id.
-  const std::vector<VertexId>& children_of(VertexId id) const {
-    return children_of_[index_of(id)];
-  }
+  const std::vector<VertexId>& children_of(VertexId id) const { return children_of_[index_of(id)]; }
 
   // The node (host) that contains `id`; none for the network.
   VertexId node_of(VertexId id) const;
@@ -163,9 +161,9 @@ struct Hop {
 };
 
 struct Path {
-  std::vector<Hop> hops;   // empty when both ends are the same vertex
-  double latency_ns = 0;   // sum over hops
-  double bandwidth = 0;    // of the narrowest hop, bytes per ns; infinite when there is no hop
+  std::vector<Hop> hops;  // empty when both ends are the same vertex
+  double latency_ns = 0;  // sum over hops
+  double bandwidth = 0;   // of the narrowest hop, bytes per ns; infinite when there is no hop
 
   friend bool operator==(const Path&, const Path&) = default;
 };
@@ -205,9 +203,9 @@ std::vector<VertexId> default_placement(const Topology& topology, int ranks,
 std::vector<int> cpus_of(const Topology& topology, VertexId id);
 
 struct DiscoveryOptions {
-  std::string node_name;          // name of the node vertex; "n0" when empty
-  std::string sysfs_root = "/";   // directory that holds sys/
-  std::string hwloc_xml;          // read this file instead of the machine; no sysfs then
+  std::string node_name = "";    // name of the node vertex; "n0" when empty
+  std::string sysfs_root = "/";  // directory that holds sys/
+  std::string hwloc_xml = "";    // this file instead of the machine; no sysfs if its root is "/"
 };
 
 // This machine, or a saved one, as hwloc and sysfs show it. Devices that the caller may

@@ -87,14 +87,14 @@ Result<Link> link_from(const Json& object, const Ids& ids) {
   const Result<double> latency_ns = number_at(object, "latency_ns");
   const Result<double> bandwidth_ab = number_at(object, "bandwidth_ab");
   const Result<double> bandwidth_ba = number_at(object, "bandwidth_ba");
-  for (const Status& status : {a.status(), b.status(), latency_ns.status(),
-                               bandwidth_ab.status(), bandwidth_ba.status()})
+  for (const Status& status :
+       {a.status(), b.status(), latency_ns.status(), bandwidth_ab.status(), bandwidth_ba.status()})
     TUTTI_TRY(status);
   const auto half_duplex = object.find("half_duplex");
   if (half_duplex == object.end() || !half_duplex->is_boolean())
     return corrupt("'half_duplex' must be true or false");
-  return Link{*kind,         *a,  *b, *latency_ns, *bandwidth_ab, *bandwidth_ba,
-              half_duplex->get<bool>(), *source};
+  return Link{*kind,  *a, *b, *latency_ns, *bandwidth_ab, *bandwidth_ba, half_duplex->get<bool>(),
+              *source};
 }
 
 Json json_of(const Topology& topology, const Vertex& vertex) {
@@ -105,14 +105,10 @@ Json json_of(const Topology& topology, const Vertex& vertex) {
 }
 
 Json json_of(const Topology& topology, const Link& link) {
-  return {{"kind", to_string(link.kind)},
-          {"a", topology.vertex(link.a).name},
-          {"b", topology.vertex(link.b).name},
-          {"latency_ns", link.latency_ns},
-          {"bandwidth_ab", link.bandwidth_ab},
-          {"bandwidth_ba", link.bandwidth_ba},
-          {"half_duplex", link.half_duplex},
-          {"source", to_string(link.source)}};
+  return {{"kind", to_string(link.kind)},      {"a", topology.vertex(link.a).name},
+          {"b", topology.vertex(link.b).name}, {"latency_ns", link.latency_ns},
+          {"bandwidth_ab", link.bandwidth_ab}, {"bandwidth_ba", link.bandwidth_ba},
+          {"half_duplex", link.half_duplex},   {"source", to_string(link.source)}};
 }
 
 }  // namespace

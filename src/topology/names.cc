@@ -31,9 +31,12 @@ constexpr Named<VertexKind> kVertexKinds[] = {
 };
 
 constexpr Named<LinkKind> kLinkKinds[] = {
-    {LinkKind::memory, "memory"}, {LinkKind::nvlink, "nvlink"},
-    {LinkKind::xgmi, "xgmi"},     {LinkKind::pcie, "pcie"},
-    {LinkKind::interconnect, "interconnect"}, {LinkKind::network, "network"},
+    {LinkKind::memory, "memory"},
+    {LinkKind::nvlink, "nvlink"},
+    {LinkKind::xgmi, "xgmi"},
+    {LinkKind::pcie, "pcie"},
+    {LinkKind::interconnect, "interconnect"},
+    {LinkKind::network, "network"},
 };
 
 constexpr Named<LinkSource> kLinkSources[] = {

@@ -27,10 +27,14 @@ int distance_class(LinkKind kind) {
   switch (kind) {
     case LinkKind::memory:
     case LinkKind::nvlink:
-    case LinkKind::xgmi: return 0;
-    case LinkKind::pcie: return 1;
-    case LinkKind::interconnect: return 2;
-    case LinkKind::network: return kFarthest;
+    case LinkKind::xgmi:
+      return 0;
+    case LinkKind::pcie:
+      return 1;
+    case LinkKind::interconnect:
+      return 2;
+    case LinkKind::network:
+      return kFarthest;
   }
   return kFarthest;
 }
@@ -105,15 +109,16 @@ std::vector<Label> quickest(const Topology& topology, VertexId from, VertexId to
     if (at == to) break;
     if (std::make_tuple(latency_ns, hops) != labels[index_of(at)].key()) continue;
     if (at != from && !may_pass_through(topology.vertex(at).kind)) continue;
-    for_each_step(topology, at, farthest, [&, lat = latency_ns, n = hops, v = at](const Step& step) {
-      if (step.bandwidth < width || step.to == from) return;
-      Label candidate{lat + topology.link(step.hop.link).latency_ns, n + 1, step.hop, v};
-      Label& known = labels[index_of(step.to)];
-      if (!candidate.better_than(known)) return;
-      if (candidate.key() < known.key())
-        open.emplace(candidate.latency_ns, candidate.hops, step.to);
-      known = candidate;
-    });
+    for_each_step(
+        topology, at, farthest, [&, lat = latency_ns, n = hops, v = at](const Step& step) {
+          if (step.bandwidth < width || step.to == from) return;
+          Label candidate{lat + topology.link(step.hop.link).latency_ns, n + 1, step.hop, v};
+          Label& known = labels[index_of(step.to)];
+          if (!candidate.better_than(known)) return;
+          if (candidate.key() < known.key())
+            open.emplace(candidate.latency_ns, candidate.hops, step.to);
+          known = candidate;
+        });
   }
   return labels;
 }

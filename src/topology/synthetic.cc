@@ -54,7 +54,7 @@ enum class Takes { bandwidth, latency, count };
 
 struct Key {
   std::string_view name;
-  Setting Shape::* setting;
+  Setting Shape::*setting;
   Takes takes;
   std::string_view help;
 };
@@ -97,9 +97,10 @@ Status read_size(std::string_view word, Shape& shape) {
   const auto nodes = has_nodes ? count_from(word.substr(0, x), kMaxNodes) : std::optional(1);
   const auto seats = count_from(has_nodes ? word.substr(x + 1) : word, kMaxSeats);
   if (!nodes || !seats || static_cast<long>(*nodes) * *seats > kMaxSeats)
-    return invalid(fmt::format("'{}' is no size: write [NODESx]SEATS, such as 4x8, of at most {} "
-                               "seats, or the name of a file that exists",
-                               word, kMaxSeats));
+    return invalid(
+        fmt::format("'{}' is no size: write [NODESx]SEATS, such as 4x8, of at most {} "
+                    "seats, or the name of a file that exists",
+                    word, kMaxSeats));
   shape.nodes = *nodes;
   shape.seats = *seats;
   return {};
@@ -136,8 +137,7 @@ Status read_setting(std::string_view word, Shape& shape) {
 Status complete(Shape& shape) {
   if (shape.has_gpus() && (shape.memory.given || shape.memory_ns.given))
     return invalid("memory= describes cores, but nvlink= or pcie= say that seats are GPUs");
-  if (!shape.has_gpus() && shape.nvlink_ns.given)
-    return invalid("nvlink_ns= needs nvlink=");
+  if (!shape.has_gpus() && shape.nvlink_ns.given) return invalid("nvlink_ns= needs nvlink=");
   const int most_numas = std::min(shape.seats, kMaxNumas);
   if (shape.numa.value < 1 || shape.numa.value > most_numas)
     return invalid(fmt::format("numa={} must be between 1 and {}, for a node of {} seats",
@@ -147,8 +147,8 @@ Status complete(Shape& shape) {
   if (!shape.nics.given && (shape.nodes > 1 || shape.nic.given))
     shape.nics.value = shape.has_gpus() ? shape.seats : 1;
   if (static_cast<double>(shape.nodes) * shape.nics.value > kMaxSeats)
-    return invalid(fmt::format("nics={} are too many: at most {} in all", shape.nics.value,
-                               kMaxSeats));
+    return invalid(
+        fmt::format("nics={} are too many: at most {} in all", shape.nics.value, kMaxSeats));
   // A slot narrower than the NIC in it would only surprise whoever named the NIC.
   if (!shape.pcie.given) shape.pcie.value = std::max(shape.pcie.value, shape.nic.value);
   return {};
@@ -211,8 +211,7 @@ class Emitter {
   }
 
   // GPUs and NICs hang off PCIe switches, one for each NIC as long as there are GPUs for them.
-  void emit_gpus(const std::string& node_name, VertexId node,
-                 const std::vector<VertexId>& numas) {
+  void emit_gpus(const std::string& node_name, VertexId node, const std::vector<VertexId>& numas) {
     const int nics = static_cast<int>(shape_.nics.value);
     const int bridge_count = nics > 0 ? std::min(nics, shape_.seats) : shape_.seats;
     std::vector<VertexId> bridges;

@@ -101,8 +101,7 @@ class Reader {
     if (what == "vertex") return read_vertex(words);
     if (what == "link") return read_link(words);
     if (what == "end") return read_end(words);
-    return corrupt(
-        fmt::format("expected vertex, link or end, found '{}'", what.substr(0, 40)));
+    return corrupt(fmt::format("expected vertex, link or end, found '{}'", what.substr(0, 40)));
   }
 
   Result<Topology> finish() && {
@@ -138,8 +137,7 @@ class Reader {
       const std::string_view key = words.next_until('=');
       std::optional<std::string> value = words.next_quoted();
       if (key.empty() || !value) return corrupt("expected key=\"text\"");
-      if (!vertex.info.emplace(key, std::move(*value)).second)
-        return corrupt("a key stands twice");
+      if (!vertex.info.emplace(key, std::move(*value)).second) return corrupt("a key stands twice");
     }
     return {};
   }
@@ -172,8 +170,7 @@ class Reader {
     if (key == "bandwidth") {
       const std::size_t slash = value.find('/');
       const bool one = slash == std::string_view::npos;
-      TUTTI_TRY(assign(topology::parse_number<double>(value.substr(0, slash)),
-                       link.bandwidth_ab));
+      TUTTI_TRY(assign(topology::parse_number<double>(value.substr(0, slash)), link.bandwidth_ab));
       return assign(topology::parse_number<double>(one ? value : value.substr(slash + 1)),
                     link.bandwidth_ba);
     }
@@ -237,8 +234,8 @@ Result<Topology> topology_from_text(std::string_view text) {
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     Status status;
     if (number == 1)
-      status = line == kHeader ? Status()
-                               : corrupt(fmt::format("the first line must be '{}'", kHeader));
+      status =
+          line == kHeader ? Status() : corrupt(fmt::format("the first line must be '{}'", kHeader));
     else if (!Words(line).done() && line[0] != '#')
       status = reader.read_line(line);
     if (!status.ok()) return status.with_context(fmt::format("topology text, line {}", number));

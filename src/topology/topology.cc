@@ -20,9 +20,7 @@ Status invalid(std::string text) {
   return {StatusCode::invalid_argument, "topology: " + std::move(text)};
 }
 
-bool exists(VertexId id, std::size_t count) {
-  return id > VertexId::none && index_of(id) < count;
-}
+bool exists(VertexId id, std::size_t count) { return id > VertexId::none && index_of(id) < count; }
 
 Status check_vertex(const Vertex& vertex, std::size_t position) {
   if (!topology::is_plain_name(vertex.name))
