@@ -1,0 +1,30 @@
+// endpoint.cc: what happens to an endpoint off the hot path: failures and departures.
+#include "transport/fifo/endpoint.hpp"
+
+#include <string>
+
+namespace tutti::transport::fifo {
+
+void QueueEndpoint::fail(const Status& status) {
+  if (failed()) return;
+  status_ = status;
+  producer_.close();
+  consumer_.close();
+}
+
+void QueueEndpoint::fail_corrupt() {
+  fail(Status(StatusCode::corrupt_data,
+              "the queue shared with rank " + std::to_string(peer_) + " holds nonsense"));
+}
+
+// A rank that has done its part may leave before the others have read what it sent, and they may
+// still answer it; nobody will read that. But when nothing of it is left to read either, then who
+// sends to it counts on a rank that is gone.
+std::span<std::byte> QueueEndpoint::send_to_one_who_left(std::span<std::byte> room) {
+  if (consumer_.readable()) return room;
+  fail(Status(StatusCode::peer_lost,
+              "rank " + std::to_string(peer_) + " has left: it closed its communicator"));
+  return {};
+}
+
+}  // namespace tutti::transport::fifo

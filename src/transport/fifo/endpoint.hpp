@@ -1,0 +1,74 @@
+// endpoint.hpp: the half of an Endpoint that is the same for threads and for processes: one queue
+// out, one queue in, the peer's doorbell, and a status.
+//
+// Does not know how the queues came to be shared, nor how a peer's memory is addressed; the memory
+// and shm transports add that.
+#pragma once
+
+#include "transport/fifo/doorbell.hpp"
+#include "transport/fifo/queue.hpp"
+#include "tutti/transport.hpp"
+
+namespace tutti::transport::fifo {
+
+class QueueEndpoint : public Endpoint {
+ public:
+  // Lifetime  of the doorbell: longer than this.
+  QueueEndpoint(Rank peer, Doorbell& doorbell) : peer_(peer), doorbell_(doorbell) {}
+
+  std::span<std::byte> reserve(std::size_t bytes) final {
+    const std::span<std::byte> room = producer_.reserve(bytes);
+    if (producer_.corrupt()) [[unlikely]] fail_corrupt();
+    return peer_left_ ? send_to_one_who_left(room) : room;
+  }
+  void commit(std::uint32_t tag, std::size_t bytes) final {
+    producer_.commit(tag, bytes);
+    ring(doorbell_);
+  }
+  bool peek(Frame& frame) final {
+    if (consumer_.peek(frame)) return true;
+    if (consumer_.corrupt()) [[unlikely]] fail_corrupt();
+    return false;
+  }
+  void release() final {
+    consumer_.release();
+    ring(doorbell_);
+  }
+  void signal(Signal which, std::uint64_t value) final {
+    producer_.signal(which, value);
+    ring(doorbell_);
+  }
+  std::uint64_t signalled(Signal which) final { return consumer_.signalled(which); }
+  Status status() const final { return status_; }
+
+  Rank peer() const { return peer_; }
+  bool failed() const { return !status_.ok(); }
+
+  // True once for everything that the peer did and that the executor was not shown yet.
+  bool news() {
+    const bool arrived = consumer_.news();
+    return producer_.room_appeared() || arrived;
+  }
+
+  // Ends this connection with `status`, unless it has failed already.
+  void fail(const Status& status);
+
+  // The peer closed its transport in good order, and its queue, if it had one, is attached: what
+  // it sent can still be read.
+  void peer_left() { peer_left_ = true; }
+
+ protected:
+  Producer producer_;
+  Consumer consumer_;
+
+ private:
+  void fail_corrupt();
+  std::span<std::byte> send_to_one_who_left(std::span<std::byte> room);
+
+  Rank peer_;
+  Doorbell& doorbell_;
+  Status status_;
+  bool peer_left_ = false;
+};
+
+}  // namespace tutti::transport::fifo

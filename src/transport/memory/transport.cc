@@ -1,0 +1,130 @@
+// transport.cc: the memory transport: one endpoint per peer and channel over the world's queues.
+#include "transport/memory/transport.hpp"
+
+#include <bit>
+#include <vector>
+
+#include "base/assert.hpp"
+#include "transport/fifo/endpoint.hpp"
+#include "transport/memory/world.hpp"
+
+namespace tutti::transport {
+namespace memory {
+namespace {
+
+// Every address is addressable, so one region spans them all and an offset is an address.
+constexpr std::uint32_t kEverything = 1;
+
+class MemoryEndpoint final : public fifo::QueueEndpoint {
+ public:
+  MemoryEndpoint(World& world, Rank rank, Rank peer, int channel)
+      : QueueEndpoint(peer, world.doorbell(peer)), world_(world), rank_(rank), channel_(channel) {
+    producer_.attach(world.make_queue(rank, peer, channel), world.layout());
+  }
+
+  // True when the peer's queue, which appears on its first use, was just found.
+  bool attach() {
+    if (consumer_.attached()) return false;
+    std::byte* queue = world_.find_queue(peer(), rank_, channel_);
+    if (queue == nullptr) return false;
+    consumer_.attach(queue, world_.layout());
+    return true;
+  }
+
+  MemoryReference export_memory(const void* memory, std::size_t) override {
+    if (memory == nullptr) return {};
+    return {kEverything, std::bit_cast<std::uintptr_t>(memory)};
+  }
+
+  std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
+    if (reference.region != kEverything || reference.offset == 0) return nullptr;
+    if (reference.offset + bytes < reference.offset) return nullptr;
+    return std::bit_cast<std::byte*>(static_cast<std::uintptr_t>(reference.offset));
+  }
+
+ private:
+  World& world_;
+  Rank rank_;
+  int channel_;
+};
+
+class MemoryTransport final : public Transport {
+ public:
+  MemoryTransport(std::shared_ptr<World> world, Rank rank)
+      : world_(std::move(world)),
+        rank_(rank),
+        sleeper_(world_->doorbell(rank), fifo::Scope::process),
+        endpoints_(static_cast<std::size_t>(size()) * static_cast<std::size_t>(channel_count())) {}
+
+  ~MemoryTransport() override {
+    world_->doorbell(rank_).left.store(1, std::memory_order_release);
+    for (MemoryEndpoint* endpoint : live_) fifo::ring(world_->doorbell(endpoint->peer()));
+  }
+
+  TransportTraits traits() const override { return {.name = "memory", .direct = true}; }
+  Rank rank() const override { return rank_; }
+  int size() const override { return world_->size(); }
+  std::size_t frame_bytes_max() const override { return world_->options().frame_bytes_max; }
+  int channel_count() const override { return world_->options().channel_count; }
+
+  Result<Endpoint*> endpoint(Rank peer, int channel) override {
+    TUTTI_ASSERT(peer >= 0 && peer < size() && peer != rank_, "a peer is another rank");
+    TUTTI_ASSERT(channel >= 0 && channel < channel_count(), "channels count from 0");
+    const auto index = static_cast<std::size_t>(peer) * static_cast<std::size_t>(channel_count()) +
+                       static_cast<std::size_t>(channel);
+    if (!endpoints_[index]) {
+      endpoints_[index] = std::make_unique<MemoryEndpoint>(*world_, rank_, peer, channel);
+      live_.push_back(endpoints_[index].get());
+    }
+    return static_cast<Endpoint*>(endpoints_[index].get());
+  }
+
+  Result<bool> poll() override {
+    const bool found = look();
+    for (MemoryEndpoint* endpoint : live_)
+      if (endpoint->failed()) [[unlikely]] return endpoint->status();
+    return found;
+  }
+
+  void sleep(std::int64_t timeout_us) override {
+    sleeper_.sleep(timeout_us, [this] { return look(); });
+  }
+
+  // Plain memory serves.
+  void* allocate_shareable(std::size_t) override { return nullptr; }
+  void release_shareable(void*) override {}
+
+  bool flushed() const override { return true; }
+  std::size_t memory_bytes() const override { return live_.size() * world_->layout().bytes(); }
+
+ private:
+  // True when a peer did something since the last look.
+  bool look() {
+    bool found = false;
+    for (MemoryEndpoint* endpoint : live_) {
+      // In this order: a peer makes its queue before it leaves.
+      const bool left = world_->doorbell(endpoint->peer()).left.load(std::memory_order_acquire);
+      found = endpoint->attach() || found;
+      if (left) endpoint->peer_left();
+      found = endpoint->news() || found;
+    }
+    return found;
+  }
+
+  std::shared_ptr<World> world_;
+  Rank rank_;
+  fifo::Sleeper sleeper_;
+  std::vector<std::unique_ptr<MemoryEndpoint>> endpoints_;  // by peer, then channel
+  std::vector<MemoryEndpoint*> live_;                       // those that exist
+};
+
+}  // namespace
+}  // namespace memory
+
+std::unique_ptr<Transport> make_memory_transport(std::shared_ptr<MemoryWorld> world, Rank rank) {
+  // MemoryWorld::make is the only maker.
+  auto whole = std::static_pointer_cast<memory::World>(std::move(world));
+  return std::make_unique<memory::MemoryTransport>(std::move(whole), rank);
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,58 @@
+// world.cc: makes, publishes and frees the queues of ranks that are threads.
+#include "transport/memory/world.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "base/assert.hpp"
+
+namespace tutti::transport {
+
+std::shared_ptr<MemoryWorld> MemoryWorld::make(const TransportOptions& options) {
+  return std::make_shared<memory::World>(options);
+}
+
+namespace memory {
+namespace {
+
+constexpr std::align_val_t kQueueAlignment{4096};
+
+std::size_t as_size(int value) { return static_cast<std::size_t>(value); }
+
+}  // namespace
+
+World::World(const TransportOptions& options)
+    : options_(options),
+      layout_(fifo::Layout::of(options.frame_bytes_max, options.queue_bytes)),
+      doorbells_(as_size(options.size)),
+      queues_(as_size(options.size) * as_size(options.size) * as_size(options.channel_count)) {
+  TUTTI_ASSERT(options.size >= 1, "a world has at least one rank");
+  TUTTI_ASSERT(options.channel_count >= 1, "a world has at least one channel");
+}
+
+World::~World() {
+  for (auto& queue : queues_)
+    if (std::byte* memory = queue.load(std::memory_order_acquire))
+      ::operator delete(memory, kQueueAlignment);
+}
+
+std::size_t World::index(Rank from, Rank to, int channel) const {
+  return (as_size(from) * as_size(options_.size) + as_size(to)) * as_size(options_.channel_count) +
+         as_size(channel);
+}
+
+std::byte* World::make_queue(Rank from, Rank to, int channel) {
+  auto* memory = static_cast<std::byte*>(::operator new(layout_.bytes(), kQueueAlignment));
+  // Slots are left as they are: nobody reads one before it was written.
+  std::memset(memory, 0, layout_.slots_offset());
+  fifo::initialize(memory, layout_);
+  queues_[index(from, to, channel)].store(memory, std::memory_order_release);
+  return memory;
+}
+
+std::byte* World::find_queue(Rank from, Rank to, int channel) const {
+  return queues_[index(from, to, channel)].load(std::memory_order_acquire);
+}
+
+}  // namespace memory
+}  // namespace tutti::transport
