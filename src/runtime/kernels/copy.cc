@@ -26,41 +26,33 @@ void copy_few(const std::byte* source, Destinations destinations, std::size_t of
 }
 
 template <bool kStreaming>
-void copy_blocks(const std::byte* source, Destinations destinations, std::size_t offset,
-                 std::size_t bytes) {
-  const auto put = [](ByteVector value, std::byte* to) HWY_ATTR {
-    if constexpr (kStreaming) {
-      store_streaming(value, to);
-    } else {
-      store(value, to);
-    }
-  };
-  for (; offset + 4 * kVectorBytes <= bytes; offset += 4 * kVectorBytes) {
-    const ByteVector a = load(source + offset);
-    const ByteVector b = load(source + offset + kVectorBytes);
-    const ByteVector c = load(source + offset + 2 * kVectorBytes);
-    const ByteVector d = load(source + offset + 3 * kVectorBytes);
-    for (std::byte* destination : destinations) {
-      put(a, destination + offset);
-      put(b, destination + offset + kVectorBytes);
-      put(c, destination + offset + 2 * kVectorBytes);
-      put(d, destination + offset + 3 * kVectorBytes);
-    }
-  }
+HWY_INLINE void copy_block(const std::byte* source, Destinations destinations, std::size_t offset) {
+  const std::byte* from = source + offset;
+  const ByteVector values[4] = {load(from), load(from + kVectorBytes),
+                                load(from + 2 * kVectorBytes), load(from + 3 * kVectorBytes)};
+  for (std::byte* destination : destinations) store_block<kStreaming>(values, destination + offset);
+}
+
+std::size_t copy_pages(const std::byte* source, Destinations destinations, std::size_t offset,
+                       std::size_t bytes) {
+  for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
+    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
+      for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
+        copy_block<true>(source, destinations, page + in_page);
+  hwy::FlushStream();
+  return offset;
+}
+
+void copy_all(const std::byte* source, Destinations destinations, std::size_t bytes,
+              StoreHint stores) {
+  const Start start = plan_start(destinations, bytes, 1, stores);
+  if (start.head > 0) copy_few(source, destinations, 0, start.head);
+  std::size_t offset = start.head;
+  if (start.streaming) offset = copy_pages(source, destinations, offset, bytes);
+  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes)
+    copy_block<false>(source, destinations, offset);
   for (; offset < bytes; offset += kVectorBytes)
     copy_few(source, destinations, offset, std::min(kVectorBytes, bytes - offset));
-}
-
-void copy_cached(const std::byte* source, Destinations destinations, std::size_t bytes) {
-  copy_blocks<false>(source, destinations, 0, bytes);
-}
-
-void copy_streaming(const std::byte* source, Destinations destinations, std::size_t bytes) {
-  const std::size_t head = bytes_to_boundary(destinations, 1);
-  if (head == kNoBoundary || head >= bytes) return copy_cached(source, destinations, bytes);
-  if (head > 0) copy_few(source, destinations, 0, head);
-  copy_blocks<true>(source, destinations, head, bytes);
-  hwy::FlushStream();
 }
 
 std::string_view target_name() { return hwy::TargetName(HWY_TARGET); }
@@ -71,18 +63,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tutti::runtime::kernels {
 
-HWY_EXPORT(copy_cached);
-HWY_EXPORT(copy_streaming);
+HWY_EXPORT(copy_all);
 HWY_EXPORT(target_name);
 
 void copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
           StoreHint stores) {
   TUTTI_ASSERT(!destinations.empty(), "a copy needs a destination");
   if (bytes == 0) return;
-  if (stores == StoreHint::streaming) {
-    HWY_DYNAMIC_DISPATCH(copy_streaming)(source, destinations, bytes);
-  } else if (destinations.size() > 1) {
-    HWY_DYNAMIC_DISPATCH(copy_cached)(source, destinations, bytes);
+  if (destinations.size() > 1 || stores == StoreHint::streaming) {
+    HWY_DYNAMIC_DISPATCH(copy_all)(source, destinations, bytes, stores);
   } else if (destinations[0] != source) {
     std::memcpy(destinations[0], source, bytes);
   }

@@ -15,8 +15,10 @@
 
 namespace tutti::runtime::kernels {
 
-// Where stores should go. `streaming` bypasses the caches: right for destinations that do not
-// fit them and that nobody reads soon; several times slower for those that do fit.
+// Where stores should go. `streaming` bypasses the caches: right for destinations that do not fit
+// them and that nobody reads soon, much slower for those that do fit. It is a wish: destinations
+// below 16 KiB, in place, or at different distances from a cache line are stored the cached way.
+// Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
 enum class StoreHint : std::uint8_t { cached, streaming };
 
 // One pass: destinations[d][i] = sources[0][i] op sources[1][i] op ..., for every d.

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <span>
 
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/kernels/targets.hpp"
 // After the targets.
 #include "hwy/cache_control.h"
@@ -70,22 +71,54 @@ HWY_INLINE void store_first(ByteVector value, std::byte* to, std::size_t bytes) 
   }
 }
 
-// The bytes before the first vector boundary that all destinations reach together; kNoBoundary
-// when they never do, or only in the middle of an element. (One could stream to some of the
-// destinations and not to others, but buffers this large come from the same allocator.)
-inline constexpr std::size_t kNoBoundary = ~std::size_t{0};
+// What loops work on at a time.
+inline constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
 
-inline std::size_t bytes_to_boundary(std::span<std::byte* const> destinations,
-                                     std::size_t element_bytes) {
-  const auto phase = [](const std::byte* p) {
-    return reinterpret_cast<std::uintptr_t>(p) % kVectorBytes;
+template <bool kStreaming>
+HWY_INLINE void store_block(const ByteVector (&values)[4], std::byte* to) {
+  const auto put = [](ByteVector value, std::byte* at) HWY_ATTR {
+    if constexpr (kStreaming) {
+      store_streaming(value, at);
+    } else {
+      store(value, at);
+    }
   };
-  const std::size_t first = phase(destinations[0]);
-  for (const std::byte* other : destinations)
-    if (phase(other) != first) return kNoBoundary;
-  const std::size_t head = (kVectorBytes - first) % kVectorBytes;
-  return head % element_bytes == 0 ? head : kNoBoundary;
+  put(values[0], to);
+  put(values[1], to + kVectorBytes);
+  put(values[2], to + 2 * kVectorBytes);
+  put(values[3], to + 3 * kVectorBytes);
 }
+
+// How a pass over memory begins: `head` bytes, at most a vector, that bring the destinations to a
+// vector boundary, and then whether whole pages bypass the caches.
+struct Start {
+  std::size_t head = 0;
+  bool streaming = false;
+};
+
+inline std::size_t phase(const std::byte* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % kVectorBytes;
+}
+
+// Only vectors that are aligned can stream, so all destinations must have the same phase (buffers
+// large enough for it do: they come from the same allocator). Cached stores are merely faster when
+// they do not straddle cache lines, so the first destination decides. An element is never split.
+inline Start plan_start(std::span<std::byte* const> destinations, std::size_t bytes,
+                        std::size_t element_bytes, StoreHint stores) {
+  constexpr std::size_t kWorthwhileBytes = 16 * kVectorBytes;
+  const std::size_t head = (kVectorBytes - phase(destinations[0])) % kVectorBytes;
+  if (bytes < kWorthwhileBytes || head % element_bytes != 0) return {};
+  bool streaming = stores == StoreHint::streaming;
+  for (const std::byte* other : destinations)
+    streaming = streaming && phase(other) == phase(destinations[0]);
+  return {.head = head, .streaming = streaming};
+}
+
+// Streams run through several pages at once: that many requests keep the memory busy where one
+// page after the other would wait at each page's end. What is left over is too little to matter,
+// and takes the cached way.
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::size_t kPageGroupBytes = 4 * kPageBytes;
 
 }  // namespace tutti::runtime::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -26,27 +26,39 @@ class Reducer {
   explicit Reducer(const ReduceCall& call) : call_(call) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
-    std::size_t head = kNoBoundary;
-    if (call_.stores == StoreHint::streaming)
-      head = bytes_to_boundary(call_.destinations, element_bytes);
-    if (head == kNoBoundary || head >= bytes) {
-      run_blocks<false>(0, bytes);
-    } else {
-      if (head > 0) few(0, head);
-      run_blocks<true>(head, bytes);
-      hwy::FlushStream();
-    }
+    const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
+    const Start start = plan_start(call_.destinations, bytes, element_bytes, stores);
+    if (start.head > 0) few(0, start.head);
+    std::size_t offset = start.head;
+    if (start.streaming) offset = stream_pages(offset, bytes);
+    offset = run_blocks(offset, bytes);
+    for (; offset < bytes; offset += kVectorBytes)
+      few(offset, std::min(kVectorBytes, bytes - offset));
   }
 
  private:
   using Wide = typename Format::Wide;
 
-  template <bool kStreaming>
-  HWY_INLINE void run_blocks(std::size_t offset, std::size_t bytes) {
-    for (; offset + 4 * kVectorBytes <= bytes; offset += 4 * kVectorBytes)
-      block<kStreaming>(offset);
-    for (; offset < bytes; offset += kVectorBytes)
-      few(offset, std::min(kVectorBytes, bytes - offset));
+  // A destination that was just read is in the caches; streaming would only throw it out.
+  bool in_place() const {
+    for (const std::byte* destination : call_.destinations)
+      for (const std::byte* source : call_.sources)
+        if (source == destination) return true;
+    return false;
+  }
+
+  std::size_t stream_pages(std::size_t offset, std::size_t bytes) {
+    for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
+      for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
+        for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
+          block<true>(page + in_page);
+    hwy::FlushStream();
+    return offset;
+  }
+
+  std::size_t run_blocks(std::size_t offset, std::size_t bytes) {
+    for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block<false>(offset);
+    return offset;
   }
 
   // Four vectors: enough independent work to hide the latency of the arithmetic. They are four
@@ -68,21 +80,6 @@ class Reducer {
     const ByteVector results[4] = {finish(a), finish(b), finish(c), finish(d)};
     for (std::byte* destination : call_.destinations)
       store_block<kStreaming>(results, destination + offset);
-  }
-
-  template <bool kStreaming>
-  static HWY_INLINE void store_block(const ByteVector (&results)[4], std::byte* to) {
-    if constexpr (kStreaming) {
-      store_streaming(results[0], to);
-      store_streaming(results[1], to + kVectorBytes);
-      store_streaming(results[2], to + 2 * kVectorBytes);
-      store_streaming(results[3], to + 3 * kVectorBytes);
-    } else {
-      store(results[0], to);
-      store(results[1], to + kVectorBytes);
-      store(results[2], to + 2 * kVectorBytes);
-      store(results[3], to + 3 * kVectorBytes);
-    }
   }
 
   // At most one vector.

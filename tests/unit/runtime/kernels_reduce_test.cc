@@ -21,6 +21,7 @@ constexpr std::size_t kMaxSources = 9;
 constexpr std::size_t kMaxDestinations = 4;
 constexpr std::size_t kMaxCount = 4099;
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 5, 7, 13, 31, 63, 64, 65, 127, 1000, kMaxCount};
+constexpr std::size_t kStreamedCount = 20011;
 constexpr std::size_t kMargin = 128;
 constexpr std::byte kUntouched{0xA5};
 
@@ -40,7 +41,7 @@ bool is_streaming(Layout layout) {
 // A buffer with margins that must stay as they are.
 class Guarded {
  public:
-  Guarded() : bytes_(2 * kMargin + 64 + kMaxCount * 8) {}
+  explicit Guarded(std::size_t capacity) : bytes_(2 * kMargin + 64 + capacity) {}
 
   std::byte* reset(std::size_t shift, std::size_t size) {
     std::fill(bytes_.begin(), bytes_.end(), kUntouched);
@@ -77,9 +78,11 @@ class Comparison {
  public:
   using Stored = reference::Stored<kType>;
 
-  Comparison() {
+  explicit Comparison(std::size_t max_count)
+      : inputs_(kMaxSources, Guarded(max_count * sizeof(Stored))),
+        outputs_(kMaxDestinations, Guarded(max_count * sizeof(Stored))) {
     for (std::size_t s = 0; s < kMaxSources; ++s)
-      columns_.push_back(reference::random_values<kType>(kMaxCount, 100 + s));
+      columns_.push_back(reference::random_values<kType>(max_count, 100 + s));
   }
 
   void all_shapes(ReduceOp op) {
@@ -89,30 +92,37 @@ class Comparison {
       for (std::size_t destinations = 1; destinations <= kMaxDestinations; ++destinations)
         for (std::size_t count : kCounts)
           for (Layout layout : kLayouts)
-            one({.type = kType,
-                 .op = op,
-                 .sources = {},
-                 .destinations = {},
-                 .count = count,
-                 .divisor = divisor},
-                sources, destinations, layout, expected);
+            one(call(op, count, divisor), sources, destinations, layout, expected);
     }
   }
 
   void divisors() {
     for (int divisor : {1, 2, 3, 7, 1000}) {
       const auto expected = reference::reduce<kType>(ReduceOp::avg, columns_, 3, divisor);
-      one({.type = kType,
-           .op = ReduceOp::avg,
-           .sources = {},
-           .destinations = {},
-           .count = kMaxCount,
-           .divisor = divisor},
-          3, 2, Layout::aligned, expected);
+      one(call(ReduceOp::avg, kMaxCount, divisor), 3, 2, Layout::aligned, expected);
+    }
+  }
+
+  // Long enough that whole pages bypass the caches.
+  void streams() {
+    for (ReduceOp op : kAllReduceOps) {
+      const auto expected = reference::reduce<kType>(op, columns_, 3, 1);
+      for (std::size_t destinations = 1; destinations <= 2; ++destinations)
+        for (Layout layout : kLayouts)
+          one(call(op, kStreamedCount, 1), 3, destinations, layout, expected);
     }
   }
 
  private:
+  static ReduceCall call(ReduceOp op, std::size_t count, int divisor) {
+    return {.type = kType,
+            .op = op,
+            .sources = {},
+            .destinations = {},
+            .count = count,
+            .divisor = divisor};
+  }
+
   void one(ReduceCall call, std::size_t sources, std::size_t destinations, Layout layout,
            const std::vector<Stored>& expected) {
     const std::size_t bytes = call.count * sizeof(Stored);
@@ -157,18 +167,19 @@ class Comparison {
   }
 
   std::vector<std::vector<Stored>> columns_;
-  std::array<Guarded, kMaxSources> inputs_;
-  std::array<Guarded, kMaxDestinations> outputs_;
+  std::vector<Guarded> inputs_;
+  std::vector<Guarded> outputs_;
 };
 
 template <DataType kType>
 void compare_everything() {
-  Comparison<kType> comparison;
+  Comparison<kType> comparison(kMaxCount);
   for (ReduceOp op : kAllReduceOps) {
     comparison.all_shapes(op);
     if (testing::Test::HasFatalFailure()) return;
   }
   comparison.divisors();
+  Comparison<kType>(kStreamedCount).streams();
 }
 
 class KernelsReduce : public OnTarget {};
