@@ -1,0 +1,35 @@
+// plan.hpp: what the planner hands to the executor: a lowered program and the numbers that say how
+// to run it, with the reasons why.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collectives/lowered.hpp"
+
+namespace tutti::collectives {
+
+// How the programs of a schedule are run; all ranks must agree on it, so it is part of `hash`.
+struct PlanSettings {
+  int channels = 1;
+  std::size_t slice_bytes = 64 * 1024;  // no message is larger; at most the transport's frame
+  // Ranks exchange addresses first, so that messages can travel direct. Without, nothing waits for
+  // a peer's arrival record: the least latency for small data.
+  bool direct = false;
+
+  friend bool operator==(const PlanSettings&, const PlanSettings&) = default;
+};
+
+struct Plan {
+  std::string algorithm;
+  PlanSettings settings;
+  std::shared_ptr<const LoweredProgram> program;  // shared by all settings of one algorithm
+  std::uint64_t hash = 0;                         // of algorithm, group, shape and settings
+};
+
+// The hash that all ranks' calls carry. `group`: ranks per node of two-level algorithms.
+std::uint64_t plan_hash(std::string_view algorithm, int group, const ScheduleShape& shape,
+                        const PlanSettings& settings);
+
+}  // namespace tutti::collectives

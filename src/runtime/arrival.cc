@@ -1,0 +1,105 @@
+// Writes and reads arrival records field by field, so that the bytes do not depend on padding.
+#include "runtime/arrival.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/assert.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x54415231;  // "TAR1"
+
+class Writer {
+ public:
+  explicit Writer(std::span<std::byte> out) : out_(out) {}
+  template <typename T>
+  void put(T value) {
+    std::memcpy(out_.data() + at_, &value, sizeof(T));
+    at_ += sizeof(T);
+  }
+
+ private:
+  std::span<std::byte> out_;
+  std::size_t at_ = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> in) : in_(in) {}
+  template <typename T>
+  T take() {
+    T value;
+    std::memcpy(&value, in_.data() + at_, sizeof(T));
+    at_ += sizeof(T);
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> in_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::string to_string(const Signature& s) {
+  std::string text = fmt::format("{} #{}: {} x {}", tutti::to_string(s.collective), s.sequence,
+                                 s.count, tutti::to_string(s.type));
+  if (is_reduction(s.collective)) text += fmt::format(", {}", tutti::to_string(s.op));
+  if (has_root(s.collective)) text += fmt::format(", root {}", s.root);
+  return text + fmt::format(", plan {:016x}", s.plan_hash);
+}
+
+void encode(const Arrival& arrival, std::span<std::byte> out) {
+  const Signature& s = arrival.signature;
+  TUTTI_ASSERT(out.size() >= encoded_bytes(s), "the arrival record fits");
+  Writer writer(out);
+  writer.put(kMagic);
+  writer.put(s.sequence);
+  writer.put(static_cast<std::uint8_t>(s.collective));
+  writer.put(static_cast<std::uint8_t>(s.type));
+  writer.put(static_cast<std::uint8_t>(s.op));
+  writer.put(static_cast<std::uint8_t>(s.direct ? 1 : 0));
+  writer.put(s.root);
+  writer.put(s.count);
+  writer.put(s.plan_hash);
+  if (!s.direct) return;
+  for (const MemoryReference& reference : arrival.memory) {
+    writer.put(reference.region);
+    writer.put(reference.offset);
+  }
+}
+
+std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
+  if (bytes.size() < kArrivalBytes) return std::nullopt;
+  Reader reader(bytes);
+  if (reader.take<std::uint32_t>() != kMagic) return std::nullopt;
+  Arrival arrival;
+  Signature& s = arrival.signature;
+  s.sequence = reader.take<std::uint32_t>();
+  const auto collective = reader.take<std::uint8_t>();
+  const auto type = reader.take<std::uint8_t>();
+  const auto op = reader.take<std::uint8_t>();
+  const auto direct = reader.take<std::uint8_t>();
+  if (collective >= std::size(kAllCollectives) || type >= std::size(kAllDataTypes) ||
+      op >= std::size(kAllReduceOps) || direct > 1)
+    return std::nullopt;
+  s.collective = static_cast<Collective>(collective);
+  s.type = static_cast<DataType>(type);
+  s.op = static_cast<ReduceOp>(op);
+  s.direct = direct == 1;
+  s.root = reader.take<std::int32_t>();
+  s.count = reader.take<std::uint64_t>();
+  s.plan_hash = reader.take<std::uint64_t>();
+  if (!s.direct) return arrival;
+  if (bytes.size() < kDirectArrivalBytes) return std::nullopt;
+  for (MemoryReference& reference : arrival.memory) {
+    reference.region = reader.take<std::uint32_t>();
+    reference.offset = reader.take<std::uint64_t>();
+  }
+  return arrival;
+}
+
+}  // namespace tutti::runtime

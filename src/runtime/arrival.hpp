@@ -1,0 +1,56 @@
+// arrival.hpp: the record with which a rank enters a call, as its peers see it: what it called (so
+// that different calls are an error and not a hang) and where its memory lies (so that both ends of
+// a message decide alike whether it travels direct).
+//
+// Knows the record's bytes. They come from a peer, so decoding checks everything.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "tutti/transport.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::runtime {
+
+// What all ranks of a communicator must agree on for one call.
+struct Signature {
+  std::uint32_t sequence = 0;  // of collective calls on the communicator
+  Collective collective = Collective::all_reduce;
+  DataType type = DataType::float32;
+  ReduceOp op = ReduceOp::sum;
+  bool direct = false;
+  std::int32_t root = 0;
+  std::uint64_t count = 0;
+  std::uint64_t plan_hash = 0;
+
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+// "all_reduce #7: 1024 x float, sum, root 0, plan 1a2b3c4d5e6f7081"
+std::string to_string(const Signature& signature);
+
+struct Arrival {
+  Signature signature;
+  // Indexed by Buffer; only sent when signature.direct.
+  std::array<MemoryReference, 3> memory{};
+};
+
+inline constexpr std::size_t kArrivalBytes = 32;
+inline constexpr std::size_t kDirectArrivalBytes = kArrivalBytes + 3 * 12;
+
+inline std::size_t encoded_bytes(const Signature& signature) {
+  return signature.direct ? kDirectArrivalBytes : kArrivalBytes;
+}
+
+// Requires  out.size() >= encoded_bytes(arrival.signature).
+void encode(const Arrival& arrival, std::span<std::byte> out);
+
+// Nothing when the bytes are no arrival record.
+std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes);
+
+}  // namespace tutti::runtime
