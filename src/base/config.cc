@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/job_secret.hpp"
 #include "base/text.hpp"
 #include "base/try.hpp"
 
@@ -79,29 +80,9 @@ Status store_channels(std::string_view text, int& field) {
   return {};
 }
 
-int hex_digit(char letter) {
-  if (letter >= '0' && letter <= '9') return letter - '0';
-  if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
-  if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
-  return -1;
-}
-
 // The error must not repeat the value: it is a secret even when it is badly written.
-Status store_hexadecimal(std::string_view text, std::string& field) {
-  constexpr std::size_t shortest_bytes = 16, longest_bytes = 256;
-  const Status bad(StatusCode::invalid_argument,
-                   fmt::format("the value is not an even number of hexadecimal digits, {} to {}",
-                               2 * shortest_bytes, 2 * longest_bytes));
-  if (text.size() % 2 != 0 || text.size() < 2 * shortest_bytes || text.size() > 2 * longest_bytes)
-    return bad;
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
-    if (high < 0 || low < 0) return bad;
-    bytes.push_back(static_cast<char>(high * 16 + low));
-  }
-  field = std::move(bytes);
-  return {};
+Status store_secret(std::string_view text, std::string& field) {
+  return store(parse_job_secret(text), field);
 }
 
 constexpr auto kVariables = std::to_array<ConfigVariable>({
@@ -138,7 +119,7 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      false, [](std::string_view v, Config& c) { return store_text(v, c.job_secret_file); }},
     {"TUTTI_JOB_SECRET", "32..512 hexadecimal digits", "",
      "The secret itself; a file is better, because other programs can read the environment.", true,
-     [](std::string_view v, Config& c) { return store_hexadecimal(v, c.job_secret); }},
+     [](std::string_view v, Config& c) { return store_secret(v, c.job_secret); }},
     {"TUTTI_TUNING_FILE", "path", "",
      "Measured link speeds for the planner; the same on all ranks.", false,
      [](std::string_view v, Config& c) { return store_text(v, c.tuning_file); }},

@@ -1,0 +1,68 @@
+// process.hpp: starting one rank's process, and seeing it end.
+//
+// A rank lives in a process group of its own, so that signals reach what it starts as well, and is
+// killed by the kernel when the launcher dies, whatever kills the launcher. Decides nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/launcher/job.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::cli::launcher {
+
+// Owns one file descriptor; -1 is none.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  int number() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+  void reset();
+
+ private:
+  int number_ = -1;
+};
+
+struct ProcessSpec {
+  std::string path;                      // of the program; already found
+  std::vector<std::string> arguments;    // the first is the program's name
+  std::vector<std::string> environment;  // NAME=value
+  std::vector<int> cpus;                 // hardware threads to run on; empty: as the launcher
+  bool reads_stdin = false;              // else it reads nothing
+  int inherited = -1;                    // a descriptor that stays open, under the same number
+};
+
+struct Process {
+  pid_t id = -1;
+  Descriptor output;  // the read ends of its stdout and stderr; do not block
+  Descriptor errors;
+};
+
+// Starts a process. Errors: system_error, naming the call that failed in the new process.
+Result<Process> start(const ProcessSpec& spec);
+
+// How the process ended, if it has. Kills what is left of its group, and reaps it.
+std::optional<Ending> take_ending(pid_t process);
+
+// The file to run for `program`: as it stands if it holds a slash, else from the folders of `path`
+// (PATH's text), else beside our own executable. Errors: invalid_argument, saying where was looked.
+Result<std::string> find_program(const std::string& program, const std::string& path,
+                                 const std::string& own_folder);
+
+// The folder that holds the running executable.
+std::string own_folder();
+
+}  // namespace tutti::cli::launcher

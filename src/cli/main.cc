@@ -1,0 +1,72 @@
+// main.cc: the program `tutti`. This file is its table of contents: one line for each command.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cli/env_command.hpp"
+#include "cli/run_command.hpp"
+#if __has_include("cli/topo_command.hpp")
+#include "cli/topo_command.hpp"
+#endif
+#if __has_include("cli/plan_command.hpp")
+#include "cli/plan_command.hpp"
+#endif
+#if __has_include("cli/verify_command.hpp")
+#include "cli/verify_command.hpp"
+#endif
+#if __has_include("cli/chaos_command.hpp")
+#include "cli/chaos_command.hpp"
+#endif
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+void add_version_command(CLI::App& app) {
+  app.add_subcommand("version", "Print the version")->callback([] {
+    fmt::print("tutti {}\n", TUTTI_VERSION);
+  });
+}
+
+int parse_and_run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code) {
+  // CLI11 takes its arguments from the back.
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  CLI::App app{"Tutti: collective communication, planned and proved.", "tutti"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "tutti " TUTTI_VERSION);
+  app.footer("`tutti COMMAND --help` tells more about each.");
+
+  int exit_code = 0;
+  const auto arguments = tutti::cli::cut_run_arguments({values + 1, values + count});
+  tutti::cli::add_run_command(app, arguments, exit_code);
+#if __has_include("cli/topo_command.hpp")
+  tutti::cli::add_topo_command(app, exit_code);
+#endif
+#if __has_include("cli/plan_command.hpp")
+  tutti::cli::add_plan_command(app, exit_code);
+#endif
+#if __has_include("cli/verify_command.hpp")
+  tutti::cli::add_verify_command(app, exit_code);
+#endif
+#if __has_include("cli/chaos_command.hpp")
+  tutti::cli::add_chaos_command(app, exit_code);
+#endif
+  tutti::cli::add_env_command(app, exit_code);
+  add_version_command(app);
+  return parse_and_run(app, arguments.for_us, exit_code);
+}
