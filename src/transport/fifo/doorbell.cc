@@ -36,8 +36,8 @@ void wake(Doorbell& doorbell) {
 
 Sleeper::Sleeper(Doorbell& doorbell, Scope scope) : doorbell_(&doorbell) {
   const bool host = scope == Scope::host;
-  const int registration = host ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED
-                                : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+  const int registration =
+      host ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
   if (membarrier(registration) == 0)
     fence_command_ = host ? MEMBARRIER_CMD_GLOBAL_EXPEDITED : MEMBARRIER_CMD_PRIVATE_EXPEDITED;
 }

@@ -18,7 +18,8 @@ class QueueEndpoint : public Endpoint {
 
   std::span<std::byte> reserve(std::size_t bytes) final {
     const std::span<std::byte> room = producer_.reserve(bytes);
-    if (producer_.corrupt()) [[unlikely]] fail_corrupt();
+    if (producer_.corrupt()) [[unlikely]]
+      fail_corrupt();
     return peer_left_ ? send_to_one_who_left(room) : room;
   }
   void commit(std::uint32_t tag, std::size_t bytes) final {
@@ -27,7 +28,8 @@ class QueueEndpoint : public Endpoint {
   }
   bool peek(Frame& frame) final {
     if (consumer_.peek(frame)) return true;
-    if (consumer_.corrupt()) [[unlikely]] fail_corrupt();
+    if (consumer_.corrupt()) [[unlikely]]
+      fail_corrupt();
     return false;
   }
   void release() final {

@@ -16,9 +16,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-Control* control_in(std::byte* memory) {
-  return std::launder(reinterpret_cast<Control*>(memory));
-}
+Control* control_in(std::byte* memory) { return std::launder(reinterpret_cast<Control*>(memory)); }
 
 Cell* cells_in(std::byte* memory, const Layout& layout) {
   return std::launder(reinterpret_cast<Cell*>(memory + layout.cells_offset()));

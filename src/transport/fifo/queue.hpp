@@ -15,7 +15,8 @@
 // All that the other side wrote is checked before use: a peer gone mad is reported (corrupt()), and
 // costs neither a crash nor a read outside the queue.
 //
-// Does not know ranks, processes, or who owns the memory; never blocks, wakes nobody (doorbell.hpp).
+// Does not know ranks, processes, or who owns the memory; never blocks, wakes nobody
+// (doorbell.hpp).
 #pragma once
 
 #include <atomic>
@@ -113,10 +114,10 @@ class Producer {
   Cell* cells_ = nullptr;
   std::byte* slots_ = nullptr;
   Layout layout_;
-  std::uint32_t sent_ = 0;            // frames committed, modulo 2^32
-  std::uint32_t slots_sent_ = 0;      // slots committed, modulo 2^32
-  std::uint32_t slot_ = 0;            // the next slot's place
-  std::uint32_t released_ = 0;        // the consumer's position when last looked at
+  std::uint32_t sent_ = 0;        // frames committed, modulo 2^32
+  std::uint32_t slots_sent_ = 0;  // slots committed, modulo 2^32
+  std::uint32_t slot_ = 0;        // the next slot's place
+  std::uint32_t released_ = 0;    // the consumer's position when last looked at
   std::uint32_t slots_released_ = 0;
   Place reserved_ = Place::in_cell;
   bool starved_ = false;

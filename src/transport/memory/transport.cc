@@ -82,7 +82,8 @@ class MemoryTransport final : public Transport {
   Result<bool> poll() override {
     const bool found = look();
     for (MemoryEndpoint* endpoint : live_)
-      if (endpoint->failed()) [[unlikely]] return endpoint->status();
+      if (endpoint->failed()) [[unlikely]]
+        return endpoint->status();
     return found;
   }
 

@@ -52,8 +52,8 @@ class ThreadExchange {
       blobs_[static_cast<std::size_t>(rank)] = mine;
       arrived_ += 1;
       changed_.notify_all();
-      const bool all = changed_.wait_for(lock, std::chrono::seconds(20),
-                                         [this] { return arrived_ == size_; });
+      const bool all =
+          changed_.wait_for(lock, std::chrono::seconds(20), [this] { return arrived_ == size_; });
       if (!all) return Status(StatusCode::timeout, "not all threads came to the exchange");
       return blobs_;
     };
@@ -75,10 +75,9 @@ inline void in_threads(int size, const std::function<void(Rank)>& body) {
 }
 
 // A world of transports that meet through an exchange when they are made.
-inline World make_by_exchange(
-    const TransportOptions& options,
-    const std::function<Result<std::unique_ptr<Transport>>(const TransportOptions&,
-                                                           const ExchangeFunction&)>& make) {
+inline World make_by_exchange(const TransportOptions& options,
+                              const std::function<Result<std::unique_ptr<Transport>>(
+                                  const TransportOptions&, const ExchangeFunction&)>& make) {
   World world;
   world.transports.resize(static_cast<std::size_t>(options.size));
   ThreadExchange exchange(options.size);
@@ -103,8 +102,7 @@ inline void fill(std::span<std::byte> room, std::uint64_t stream, std::uint64_t 
   for (std::size_t i = 0; i < room.size(); ++i) room[i] = expected_byte(stream, number, i);
 }
 
-inline bool holds(std::span<const std::byte> payload, std::uint64_t stream,
-                  std::uint64_t number) {
+inline bool holds(std::span<const std::byte> payload, std::uint64_t stream, std::uint64_t number) {
   for (std::size_t i = 0; i < payload.size(); ++i)
     if (payload[i] != expected_byte(stream, number, i)) return false;
   return true;
@@ -171,8 +169,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
   }
 
   // Waits for the next frame, checks it against what send() sent, and releases it.
-  void expect_frame(Endpoint& from, std::uint64_t stream, std::uint64_t number,
-                    std::size_t bytes) {
+  void expect_frame(Endpoint& from, std::uint64_t stream, std::uint64_t number, std::size_t bytes) {
     Frame frame;
     ASSERT_TRUE(eventually([&] { return from.peek(frame); })) << "frame " << number;
     ASSERT_EQ(frame.tag, static_cast<std::uint32_t>(number));

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "transport/memory/transport.hpp"
+#include "transport/shm/transport.hpp"
 
 namespace tutti::transport::conformance {
 namespace {
@@ -18,10 +19,14 @@ World make_memory(const TransportOptions& options) {
   return world;
 }
 
+World make_shm(const TransportOptions& options) {
+  return make_by_exchange(options, make_shm_transport);
+}
 
 // One line for each transport.
 const TransportCase kCases[] = {
     {.name = "memory", .make = make_memory, .threads = true},
+    {.name = "shm", .make = make_shm, .threads = true},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, TransportConformance, testing::ValuesIn(kCases),
@@ -45,9 +50,9 @@ TEST_P(TransportConformance, FramesOfAllSizesArriveInOrder) {
   const std::size_t most = transport(0).frame_bytes_max();
   std::uint64_t number = 0;
   for (int round = 0; round < 60; ++round) {
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{48},
-                                    std::size_t{49}, std::size_t{63}, std::size_t{64},
-                                    std::size_t{1000}, most}) {
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, std::size_t{48}, std::size_t{49}, std::size_t{63},
+          std::size_t{64}, std::size_t{1000}, most}) {
       number += 1;
       ASSERT_TRUE(send(out, 1, number, bytes));
       ASSERT_NO_FATAL_FAILURE(expect_frame(in, 1, number, bytes));
@@ -264,6 +269,9 @@ TEST_P(TransportConformance, NothingOutsideARegionCanBeImported) {
   void* shared = transport(0).allocate_shareable(4096);
   if (shared == nullptr) return;  // the region is all memory: nothing lies outside
   MemoryReference reference = owner.export_memory(shared, 4096);
+  // References travel in frames, so that a connection exists when one is used.
+  ASSERT_TRUE(send(owner, 1, 1, 8));
+  ASSERT_NO_FATAL_FAILURE(expect_frame(user, 1, 1, 8));
   ASSERT_NE(user.import_memory(reference, 4096), nullptr);
   EXPECT_EQ(user.import_memory(reference, std::size_t{1} << 40), nullptr);
   EXPECT_EQ(user.import_memory(reference, ~std::size_t{0}), nullptr);

@@ -1,0 +1,41 @@
+// board.hpp: the doorbells of all ranks of one communicator, in one memory file. Rank 0 makes it
+// and hands it out while the transports are made, so that every rank can wake every other, and say
+// "look at your sockets", before the two have ever talked.
+//
+// Does not know how it is handed out.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/fifo/doorbell.hpp"
+#include "transport/shm/file.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::transport::shm {
+
+class Board {
+ public:
+  explicit Board(Mapping mapping) : mapping_(std::move(mapping)) {}
+
+  static std::size_t bytes(int size) {
+    return static_cast<std::size_t>(size) * sizeof(fifo::Doorbell);
+  }
+
+  // A file of zeros is a board where nobody sleeps and nobody left.
+  fifo::Doorbell& doorbell(Rank rank) const {
+    return reinterpret_cast<fifo::Doorbell*>(mapping_.base())[rank];
+  }
+
+  // Makes `rank` look at its sockets.
+  void announce_mail(Rank rank) const {
+    doorbell(rank).mail.fetch_add(1, std::memory_order_release);
+    fifo::ring(doorbell(rank));
+  }
+
+  bool left(Rank rank) const { return doorbell(rank).left.load(std::memory_order_acquire) != 0; }
+
+ private:
+  Mapping mapping_;
+};
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,200 @@
+// heap.cc: regions, and the pages within those that small allocations share.
+#include "transport/shm/heap.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/assert.hpp"
+#include "transport/shm/file.hpp"
+
+namespace tutti::transport {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kSharedRegionBytes = std::size_t{2} << 20;
+constexpr std::size_t kOwnRegionBytes = std::size_t{1} << 20;  // from here on: a region of its own
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (std::max<std::size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// One memory file and which parts of it are in use.
+struct Region {
+  shm::Descriptor file;
+  shm::Mapping mapping;
+  std::uint32_t number = 0;
+  bool shared = false;                      // by small allocations
+  std::map<std::size_t, std::size_t> used;  // offset -> bytes
+  std::size_t touched = 0;                  // below this, memory may have been written before
+
+  // Where `bytes` fit between what is in use; the lowest place wins.
+  std::optional<std::size_t> find_room(std::size_t bytes) const {
+    std::size_t free = 0;
+    for (const auto& [offset, length] : used) {
+      if (offset - free >= bytes) break;
+      free = offset + length;
+    }
+    if (mapping.bytes() - free < bytes) return std::nullopt;
+    return free;
+  }
+
+  std::byte* take(std::size_t offset, std::size_t bytes) {
+    used.emplace(offset, bytes);
+    std::byte* memory = mapping.base() + offset;
+    if (offset < touched) std::memset(memory, 0, std::min(bytes, touched - offset));
+    touched = std::max(touched, offset + bytes);
+    return memory;
+  }
+};
+
+// Asks for all pages now; false when there is not that much memory.
+bool populate(const shm::Mapping& mapping) {
+  // Has an effect only where the administrator allows huge pages for shared memory.
+  madvise(mapping.base(), mapping.bytes(), MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  constexpr int kPopulate = MADV_POPULATE_WRITE;
+#else
+  constexpr int kPopulate = 23;  // Linux 5.14; older C libraries do not name it
+#endif
+  if (madvise(mapping.base(), mapping.bytes(), kPopulate) == 0) return true;
+  return errno == EINVAL;  // an older kernel: pages come when they are touched
+}
+
+class Heap {
+ public:
+  void* allocate(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    forget_after_fork();
+    if (bytes > SIZE_MAX / 2) return nullptr;
+    const std::size_t length = whole_pages(bytes);
+    if (length >= kOwnRegionBytes) {
+      Region* region = make_region(length, false);
+      return region == nullptr ? nullptr : region->take(0, length);
+    }
+    for (auto& [base, region] : regions_)
+      if (region.shared)
+        if (const auto room = region.find_room(length)) return region.take(*room, length);
+    Region* region = make_region(kSharedRegionBytes, true);
+    return region == nullptr ? nullptr : region->take(0, length);
+  }
+
+  void deallocate(void* memory) {
+    const std::lock_guard lock(mutex_);
+    forget_after_fork();
+    const auto found = find(memory);
+    if (found == regions_.end()) {
+      TUTTI_ASSERT(!inherited_.empty(), "deallocate() takes what allocate() returned");
+      return;
+    }
+    Region& region = found->second;
+    const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - found->first);
+    TUTTI_ASSERT(region.used.erase(offset) == 1, "deallocate() takes what allocate() returned");
+    if (region.used.empty() && !(region.shared && only_shared(region))) {
+      regions_.erase(found);
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+  }
+
+  std::optional<SharedBlock> find_block(const void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = find(memory);
+    if (found == regions_.end()) return std::nullopt;
+    const Region& region = found->second;
+    const auto offset =
+        static_cast<std::size_t>(static_cast<const std::byte*>(memory) - found->first);
+    if (region.mapping.bytes() - offset < bytes) return std::nullopt;
+    return SharedBlock{region.file.number(), region.number, found->first, region.mapping.bytes()};
+  }
+
+  bool exists(std::uint32_t number) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(regions_.begin(), regions_.end(),
+                       [&](const auto& entry) { return entry.second.number == number; });
+  }
+
+  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  using Regions = std::map<std::byte*, Region, std::greater<>>;
+
+  // The region that `memory` lies in: the first whose base is not above it.
+  Regions::iterator find(const void* memory) {
+    auto* address = static_cast<std::byte*>(const_cast<void*>(memory));
+    const auto found = regions_.lower_bound(address);
+    if (found == regions_.end()) return found;
+    const auto offset = static_cast<std::size_t>(address - found->first);
+    return offset < found->second.mapping.bytes() ? found : regions_.end();
+  }
+
+  // One shared region is kept even when empty: programs free and allocate in turns.
+  bool only_shared(const Region& region) const {
+    return std::none_of(regions_.begin(), regions_.end(), [&](const auto& entry) {
+      return entry.second.shared && entry.second.number != region.number;
+    });
+  }
+
+  Region* make_region(std::size_t bytes, bool shared) {
+    Result<shm::Descriptor> file = shm::make_memory_file(bytes);
+    if (!file.ok()) return nullptr;
+    Result<shm::Mapping> mapping = shm::map_file(file->number(), bytes, shm::Pages::when_touched);
+    if (!mapping.ok() || !populate(*mapping)) return nullptr;
+    Region region;
+    region.number = ++last_number_;
+    region.shared = shared;
+    region.file = std::move(file).value();
+    region.mapping = std::move(mapping).value();
+    std::byte* base = region.mapping.base();
+    generation_.fetch_add(1, std::memory_order_release);
+    return &regions_.emplace(base, std::move(region)).first->second;
+  }
+
+  void forget_after_fork() {
+    if (owner_ == getpid()) return;
+    // The memory stays mapped, because the child may be using it.
+    inherited_.push_back(std::move(regions_));
+    regions_.clear();
+    owner_ = getpid();
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+
+  std::mutex mutex_;
+  Regions regions_;
+  std::vector<Regions> inherited_;
+  std::uint32_t last_number_ = 0;
+  pid_t owner_ = getpid();
+  std::atomic<std::uint64_t> generation_{1};
+};
+
+// The one table of the process (see the header), made on first use and never destroyed: buffers
+// with static lifetime may be freed after everything else.
+Heap& heap() {
+  static Heap* const table = new Heap;
+  return *table;
+}
+
+}  // namespace
+
+void* shared_allocate(std::size_t bytes) { return heap().allocate(bytes); }
+
+void shared_deallocate(void* memory) {
+  if (memory != nullptr) heap().deallocate(memory);
+}
+
+std::optional<SharedBlock> find_shared(const void* memory, std::size_t bytes) {
+  return heap().find_block(memory, bytes);
+}
+
+bool shared_region_exists(std::uint32_t region) { return heap().exists(region); }
+
+std::uint64_t shared_generation() { return heap().generation(); }
+
+}  // namespace tutti::transport

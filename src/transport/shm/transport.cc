@@ -1,0 +1,503 @@
+// transport.cc: the shm transport: how ranks find the board, connect on first use, and notice that
+// a peer has left or died. Once two ranks are connected, endpoints work without system calls
+// (fifo/endpoint.hpp); the sockets are looked at only when a peer says so on the board, and about
+// once a millisecond for the sake of those that cannot say anything any more.
+#include "transport/shm/transport.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/assert.hpp"
+#include "base/try.hpp"
+#include "transport/fifo/endpoint.hpp"
+#include "transport/shm/peer.hpp"
+
+namespace tutti::transport {
+namespace shm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kSetupTimeout{30};
+constexpr std::chrono::milliseconds kCheckInterval{1};
+constexpr unsigned kPollsPerClockReading = 64;
+constexpr std::size_t kStrangersMax = 4096;
+
+class ShmEndpoint final : public fifo::QueueEndpoint {
+ public:
+  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout, int channel)
+      : QueueEndpoint(peer.rank(), doorbell), peer_(peer), layout_(layout), channel_(channel) {}
+
+  // Makes the queue that we send through. It can be filled at once; the peer gets it by hand_over.
+  Status open() {
+    Result<Descriptor> file = make_memory_file(layout_.bytes());
+    TUTTI_TRY(file);
+    Result<Mapping> memory = map_file(file->number(), layout_.bytes(), Pages::when_touched);
+    TUTTI_TRY(memory);
+    fifo::initialize(memory->base(), layout_);
+    file_ = std::move(file).value();
+    outgoing_ = std::move(memory).value();
+    producer_.attach(outgoing_.base(), layout_);
+    return {};
+  }
+
+  // True once the peer has, or will find, the queue's file.
+  Result<bool> hand_over() {
+    Result<bool> sent = peer_.send_queue(channel_, file_);
+    if (sent.ok() && *sent) file_.close();
+    return sent;
+  }
+  bool handed_over() const { return !file_.open(); }
+
+  void attach(Mapping queue) {
+    if (incoming_ || failed()) return;
+    incoming_ = std::move(queue);
+    consumer_.attach(incoming_.base(), layout_);
+  }
+
+  MemoryReference export_memory(const void* memory, std::size_t bytes) override {
+    const std::uint64_t generation = shared_generation();
+    for (const Exported& known : exported_)
+      if (known.memory == memory && known.bytes >= bytes && known.generation == generation)
+        return known.reference;
+    const MemoryReference reference = peer_.export_memory(memory, bytes);
+    // That ordinary memory has no reference holds for this very length only.
+    if (reference.addressable()) {
+      exported_[next_exported_] = {memory, bytes, generation, reference};
+      next_exported_ = (next_exported_ + 1) % exported_.size();
+    }
+    return reference;
+  }
+
+  std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
+    return peer_.import_memory(reference, bytes);
+  }
+
+ private:
+  // The last answers of export_memory: programs use the same few buffers again and again.
+  struct Exported {
+    const void* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t generation = 0;
+    MemoryReference reference;
+  };
+
+  Peer& peer_;
+  const fifo::Layout& layout_;
+  int channel_;
+  Descriptor file_;
+  Mapping outgoing_;
+  Mapping incoming_;
+  std::array<Exported, 4> exported_;
+  std::size_t next_exported_ = 0;
+};
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const TransportOptions& options, std::vector<Address> addresses, Descriptor listener,
+               Mapping board);
+  ~ShmTransport() override;
+
+  // Rank 0's part of the set-up: gives the board's file to all other ranks.
+  Status hand_out_board(const Descriptor& board, Clock::time_point deadline);
+
+  TransportTraits traits() const override { return {.name = "shm", .direct = true}; }
+  Rank rank() const override { return self_.rank; }
+  int size() const override { return static_cast<int>(addresses_.size()); }
+  std::size_t frame_bytes_max() const override { return frame_bytes_max_; }
+  int channel_count() const override { return self_.channel_count; }
+
+  Result<Endpoint*> endpoint(Rank peer, int channel) override;
+  Result<bool> poll() override;
+  void sleep(std::int64_t timeout_us) override;
+
+  void* allocate_shareable(std::size_t bytes) override { return shared_allocate(bytes); }
+  void release_shareable(void* memory) override { shared_deallocate(memory); }
+
+  bool flushed() const override { return unsent_.empty(); }
+  std::size_t memory_bytes() const override {
+    return live_.size() * self_.layout.bytes() + Board::bytes(size());
+  }
+
+ private:
+  // A connection as far as it exists: the peer's queue may arrive before our first use.
+  struct Connection {
+    std::unique_ptr<ShmEndpoint> endpoint;
+    Mapping arrived;
+  };
+
+  Connection& connection(Rank peer, int channel) {
+    return connections_[static_cast<std::size_t>(peer) *
+                            static_cast<std::size_t>(self_.channel_count) +
+                        static_cast<std::size_t>(channel)];
+  }
+  Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+  bool look();
+  bool mail_came() const { return doorbell_.mail.load(std::memory_order_acquire) != mail_seen_; }
+  void read_mail();
+  void meet_strangers();
+  void meet(Received first, Descriptor& stranger);
+  void receive_from(Peer& peer);
+  void hand_over_queues();
+  void check_if_due();
+  void check_sockets();
+  void judge(Peer& peer);
+  void mark_left(Rank rank);
+  void lose(Rank rank, const Status& status);
+
+  std::vector<Address> addresses_;
+  Self self_;
+  std::size_t frame_bytes_max_;
+  fifo::Doorbell& doorbell_;
+  fifo::Sleeper sleeper_;
+  Descriptor listener_;
+  std::vector<Descriptor> strangers_;  // accepted, first message still to come
+  std::vector<Peer> peers_;            // by rank; our own place is not used
+  std::vector<Connection> connections_;
+  std::vector<ShmEndpoint*> live_;
+  std::vector<ShmEndpoint*> unsent_;  // endpoints whose queue the peer was not given yet
+  std::vector<pollfd> watched_;
+  Status status_;
+  std::uint32_t mail_seen_ = 0;
+  unsigned polls_ = 0;
+  Clock::time_point checked_ = Clock::now();
+  std::uint64_t heap_generation_ = 0;
+  const Descriptor* board_file_ = nullptr;  // while rank 0 hands it out
+  std::vector<bool> has_board_;
+  pid_t process_ = getpid();
+};
+
+ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address> addresses,
+                           Descriptor listener, Mapping board)
+    : addresses_(std::move(addresses)),
+      self_{.rank = options.rank,
+            .channel_count = options.channel_count,
+            .context = options.context,
+            .secret = options.job_secret,
+            .layout = fifo::Layout::of(options.frame_bytes_max, options.queue_bytes),
+            .board = Board(std::move(board))},
+      frame_bytes_max_(options.frame_bytes_max),
+      doorbell_(self_.board.doorbell(options.rank)),
+      sleeper_(doorbell_, fifo::Scope::host),
+      listener_(std::move(listener)),
+      connections_(addresses_.size() * static_cast<std::size_t>(options.channel_count)),
+      has_board_(addresses_.size()) {
+  for (Rank rank = 0; rank < size(); ++rank)
+    peers_.emplace_back(self_, rank, addresses_[static_cast<std::size_t>(rank)]);
+}
+
+ShmTransport::~ShmTransport() {
+  // A forked child that destroys its copy has no say in the matter.
+  if (process_ != getpid()) return;
+  doorbell_.left.store(1, std::memory_order_release);
+  for (const Peer& other : peers_)
+    if (other.connected()) self_.board.announce_mail(other.rank());
+}
+
+// ---- Set-up ----
+
+Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point deadline) {
+  board_file_ = &board;
+  has_board_[static_cast<std::size_t>(self_.rank)] = true;
+  const auto missing = [&] { return std::find(has_board_.begin(), has_board_.end(), false); };
+  while (missing() != has_board_.end()) {
+    if (Clock::now() > deadline)
+      return Status(StatusCode::timeout,
+                    fmt::format("rank {} did not ask rank 0 for the shared doorbells",
+                                missing() - has_board_.begin()));
+    std::vector<pollfd> waiting = {{listener_.number(), POLLIN, 0}};
+    for (const Descriptor& stranger : strangers_) waiting.push_back({stranger.number(), POLLIN, 0});
+    ::poll(waiting.data(), waiting.size(), 100);
+    meet_strangers();
+  }
+  board_file_ = nullptr;
+  return {};
+}
+
+// The other ranks' part: asks rank 0 for the board's file.
+Result<Mapping> ask_for_board(const TransportOptions& options, const Address& zero,
+                              Clock::time_point deadline) {
+  Descriptor socket;
+  while (!socket.open()) {
+    Result<Descriptor> connected = connect_to(zero.token);
+    TUTTI_TRY(connected.status().with_context("rank 0"));
+    socket = std::move(connected).value();
+    if (Clock::now() > deadline) return Status(StatusCode::timeout, "rank 0 does not accept");
+    if (!socket.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  Message ask{.kind = MessageKind::ask_board, .from = options.rank, .context = options.context};
+  ask.proof = prove(ask, zero.token, options.job_secret);
+  TUTTI_TRY(send_message(socket, ask).status().with_context("rank 0"));
+  pollfd waiting = {socket.number(), POLLIN, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+  const Received answer = receive_message(socket);
+  if (answer.kind == Received::Kind::nothing)
+    return Status(StatusCode::timeout, "rank 0 did not hand out the shared doorbells");
+  if (answer.kind == Received::Kind::hang_up)
+    return Status(StatusCode::peer_lost,
+                  "rank 0 refused us or ended; do all ranks have the same job secret?");
+  if (answer.kind != Received::Kind::message || answer.message.kind != MessageKind::board ||
+      !answer.file.open())
+    return Status(StatusCode::corrupt_data, "rank 0 answered with a message that makes no sense");
+  return map_received(answer.file.number(), Board::bytes(options.size), Pages::at_once);
+}
+
+Result<std::vector<Address>> exchange_addresses(const TransportOptions& options,
+                                                const Address& mine,
+                                                const ExchangeFunction& exchange) {
+  Result<std::vector<std::string>> texts = exchange(mine.to_text());
+  TUTTI_TRY(texts);
+  if (texts->size() != static_cast<std::size_t>(options.size))
+    return Status(StatusCode::corrupt_data, fmt::format("the exchange brought {} addresses for {} "
+                                                        "ranks",
+                                                        texts->size(), options.size));
+  std::vector<Address> addresses;
+  for (std::size_t rank = 0; rank < texts->size(); ++rank) {
+    Result<Address> address = Address::parse((*texts)[rank]);
+    TUTTI_TRY(address.status().with_context(fmt::format("rank {}", rank)));
+    addresses.push_back(std::move(address).value());
+    // All ranks compare in the same order, so that all say the same.
+    if (addresses.back().host != addresses.front().host)
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("rank 0 and rank {} are on different hosts (or in different "
+                                "network namespaces), where shared memory does not reach; use "
+                                "the tcp transport",
+                                rank));
+  }
+  return addresses;
+}
+
+// ---- First use ----
+
+Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
+  TUTTI_ASSERT(peer_rank >= 0 && peer_rank < size() && peer_rank != self_.rank,
+               "a peer is another rank");
+  TUTTI_ASSERT(channel >= 0 && channel < self_.channel_count, "channels count from 0");
+  Connection& connected = connection(peer_rank, channel);
+  if (!connected.endpoint) {
+    auto made = std::make_unique<ShmEndpoint>(peer(peer_rank), self_.board.doorbell(peer_rank),
+                                              self_.layout, channel);
+    TUTTI_TRY(made->open());
+    if (connected.arrived) made->attach(std::move(connected.arrived));
+    live_.push_back(made.get());
+    unsent_.push_back(made.get());
+    connected.endpoint = std::move(made);
+    hand_over_queues();
+  }
+  if (connected.endpoint->failed()) return connected.endpoint->status();
+  return static_cast<Endpoint*>(connected.endpoint.get());
+}
+
+// Gives peers the queues that they do not have yet. A peer that left will not read them, but what
+// it sent us may still wait at our door.
+void ShmTransport::hand_over_queues() {
+  std::vector<ShmEndpoint*> still_unsent;
+  for (ShmEndpoint* endpoint : unsent_) {
+    if (endpoint->failed()) continue;
+    const Result<bool> sent = endpoint->hand_over();
+    if (sent.ok()) {
+      if (!*sent) still_unsent.push_back(endpoint);
+      continue;
+    }
+    const Rank rank = endpoint->peer();
+    if (self_.board.left(rank)) {
+      meet_strangers();
+      receive_from(peer(rank));
+      mark_left(rank);
+    } else {
+      lose(rank, Status(sent.status().code(), peer(rank).name() + ": " + sent.status().message()));
+    }
+  }
+  unsent_ = std::move(still_unsent);
+}
+
+// ---- Driving ----
+
+Result<bool> ShmTransport::poll() {
+  if (mail_came()) [[unlikely]]
+    read_mail();
+  if (!unsent_.empty()) [[unlikely]]
+    hand_over_queues();
+  if (++polls_ >= kPollsPerClockReading) [[unlikely]]
+    check_if_due();
+  const bool found = look();
+  if (!status_.ok()) [[unlikely]]
+    return status_;
+  return found;
+}
+
+void ShmTransport::sleep(std::int64_t timeout_us) {
+  sleeper_.sleep(timeout_us, [this] { return look() || mail_came() || !unsent_.empty(); });
+  polls_ = kPollsPerClockReading;  // however long that was: see whether a check is due
+}
+
+// True when a peer did something since the last look.
+bool ShmTransport::look() {
+  bool found = false;
+  for (ShmEndpoint* endpoint : live_) {
+    found = endpoint->news() || found;
+    if (endpoint->failed() && status_.ok()) [[unlikely]]
+      status_ = endpoint->status();
+  }
+  return found;
+}
+
+void ShmTransport::read_mail() {
+  mail_seen_ = doorbell_.mail.load(std::memory_order_acquire);
+  meet_strangers();
+  for (Peer& other : peers_) receive_from(other);
+  checked_ = {};  // a peer that leaves announces it, too
+  polls_ = kPollsPerClockReading;
+}
+
+void ShmTransport::receive_from(Peer& other) {
+  const Status received = other.receive();
+  for (Peer::ArrivedQueue& queue : other.take_queues()) {
+    Connection& connected = connection(other.rank(), queue.channel);
+    if (connected.endpoint) {
+      connected.endpoint->attach(std::move(queue.memory));
+    } else {
+      connected.arrived = std::move(queue.memory);
+    }
+  }
+  if (!received.ok()) lose(other.rank(), received);
+}
+
+// ---- Those who knock ----
+
+void ShmTransport::meet_strangers() {
+  while (strangers_.size() < kStrangersMax) {
+    Descriptor stranger = accept_from(listener_);
+    if (!stranger.open()) break;
+    strangers_.push_back(std::move(stranger));
+  }
+  std::vector<Descriptor> silent;
+  for (Descriptor& stranger : strangers_) {
+    Received first = receive_message(stranger);
+    if (first.kind == Received::Kind::nothing) {
+      silent.push_back(std::move(stranger));
+    } else if (first.kind == Received::Kind::message) {
+      meet(std::move(first), stranger);
+    }
+  }
+  strangers_ = std::move(silent);
+}
+
+// Judges a first message. The caller closes a connection that is not adopted.
+void ShmTransport::meet(Received first, Descriptor& stranger) {
+  const Message& message = first.message;
+  const bool known =
+      message.from < size() && message.from != self_.rank && message.context == self_.context &&
+      proven(message, addresses_[static_cast<std::size_t>(self_.rank)].token, self_.secret);
+  if (!known) return;
+  if (message.kind == MessageKind::hello) {
+    peer(message.from).adopt(std::move(stranger));
+  } else if (message.kind == MessageKind::ask_board && board_file_ != nullptr) {
+    const Message answer{.kind = MessageKind::board, .from = self_.rank, .context = self_.context};
+    const Result<bool> sent = send_message(stranger, answer, board_file_->number());
+    if (sent.ok() && *sent) has_board_[static_cast<std::size_t>(message.from)] = true;
+  }
+}
+
+// ---- Those who leave, and those who die ----
+
+void ShmTransport::check_if_due() {
+  polls_ = 0;
+  const Clock::time_point now = Clock::now();
+  if (now - checked_ < kCheckInterval) return;
+  checked_ = now;
+  check_sockets();
+  const std::uint64_t generation = shared_generation();
+  if (generation == heap_generation_) return;
+  heap_generation_ = generation;
+  for (Peer& other : peers_)
+    if (other.connected()) other.withdraw_freed_regions();
+}
+
+// One system call tells of all sockets which have broken, or have something to read that was not
+// announced because its sender died in between.
+void ShmTransport::check_sockets() {
+  watched_.clear();
+  watched_.push_back({listener_.number(), POLLIN, 0});
+  for (const Peer& other : peers_) {
+    watched_.push_back({other.incoming(), POLLIN, 0});
+    watched_.push_back({other.outgoing(), 0, 0});
+  }
+  if (::poll(watched_.data(), watched_.size(), 0) <= 0) return;
+  meet_strangers();
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const int incoming = watched_[1 + 2 * i].revents;
+    const int outgoing = watched_[2 + 2 * i].revents;
+    if (incoming != 0) receive_from(peers_[i]);
+    if (((incoming | outgoing) & (POLLHUP | POLLERR)) != 0) judge(peers_[i]);
+  }
+}
+
+// Says of a peer whose sockets may have broken whether it left in good order.
+void ShmTransport::judge(Peer& other) {
+  pollfd sockets[] = {{other.incoming(), 0, 0}, {other.outgoing(), 0, 0}};
+  if (::poll(sockets, 2, 0) <= 0) return;
+  receive_from(other);
+  if (self_.board.left(other.rank())) {
+    mark_left(other.rank());
+    other.hang_up();
+  } else {
+    lose(other.rank(),
+         Status(StatusCode::peer_lost, other.name() + " died: it hung up without closing"));
+  }
+}
+
+void ShmTransport::mark_left(Rank rank) {
+  for (ShmEndpoint* endpoint : live_)
+    if (endpoint->peer() == rank) endpoint->peer_left();
+}
+
+void ShmTransport::lose(Rank rank, const Status& status) {
+  peer(rank).hang_up();
+  for (ShmEndpoint* endpoint : live_)
+    if (endpoint->peer() == rank) endpoint->fail(status);
+  if (status_.ok()) status_ = status;
+}
+
+}  // namespace
+}  // namespace shm
+
+Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options,
+                                                      const ExchangeFunction& exchange) {
+  if (sodium_init() < 0) return Status(StatusCode::system_error, "libsodium does not start");
+  const shm::Clock::time_point deadline = shm::Clock::now() + shm::kSetupTimeout;
+  const shm::Address mine = shm::make_address();
+  Result<shm::Descriptor> listener = shm::listen_at(mine.token);
+  TUTTI_TRY(listener);
+  Result<std::vector<shm::Address>> addresses = shm::exchange_addresses(options, mine, exchange);
+  TUTTI_TRY(addresses);
+
+  shm::Descriptor board_file;
+  Result<shm::Mapping> board = shm::Mapping();
+  if (options.rank == 0) {
+    Result<shm::Descriptor> made = shm::make_memory_file(shm::Board::bytes(options.size));
+    TUTTI_TRY(made);
+    board_file = std::move(made).value();
+    board =
+        shm::map_file(board_file.number(), shm::Board::bytes(options.size), shm::Pages::at_once);
+  } else {
+    board = shm::ask_for_board(options, addresses->front(), deadline);
+  }
+  TUTTI_TRY(board);
+  auto transport = std::make_unique<shm::ShmTransport>(
+      options, std::move(addresses).value(), std::move(listener).value(), std::move(board).value());
+  if (options.rank == 0) TUTTI_TRY(transport->hand_out_board(board_file, deadline));
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+}  // namespace tutti::transport

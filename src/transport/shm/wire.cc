@@ -1,0 +1,225 @@
+// wire.cc: Unix sockets and proofs behind wire.hpp.
+#include "transport/shm/wire.hpp"
+
+#include <fmt/format.h>
+#include <sodium.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <span>
+
+namespace tutti::transport::shm {
+namespace {
+
+constexpr std::size_t kTokenDigits = 32;
+constexpr std::size_t kAddressTextMax = 512;
+constexpr int kSocketType = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
+
+struct SocketName {
+  sockaddr_un address = {};
+  socklen_t length = 0;
+};
+
+// The abstract namespace: the name begins with a zero byte and is as long as it is.
+SocketName socket_name(const std::string& token) {
+  SocketName name;
+  const std::string text = "tutti-" + token;
+  name.address.sun_family = AF_UNIX;
+  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return name;
+}
+
+bool same_user(const Descriptor& socket) {
+  ucred peer = {};
+  socklen_t length = sizeof peer;
+  return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
+         peer.uid == geteuid();
+}
+
+bool is_token(std::string_view text) {
+  return text.size() == kTokenDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// The next word of `text`, which it loses.
+std::string_view next_word(std::string_view& text) {
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+// Abstract names are visible within one network namespace of one running kernel.
+std::string host_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  if (boot.empty()) {
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    boot = name;
+  }
+  struct stat network = {};
+  if (stat("/proc/self/ns/net", &network) != 0) return boot;
+  return fmt::format("{}/{}", boot, network.st_ino);
+}
+
+// The descriptor that came with a message; others that came with it are closed.
+Descriptor take_descriptor(msghdr& header) {
+  Descriptor taken;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
+       control = CMSG_NXTHDR(&header, control)) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(control) + i * sizeof(int), sizeof number);
+      Descriptor one(number);
+      if (!taken.open()) taken.swap(one);
+    }
+  }
+  return taken;
+}
+
+bool plausible(const Message& message) {
+  return message.magic == Message::kMagic && message.kind >= MessageKind::ask_board &&
+         message.kind <= MessageKind::region_gone && message.from >= 0 && message.channel >= 0;
+}
+
+}  // namespace
+
+std::string Address::to_text() const { return fmt::format("shm1 {} {} {}", host, token, pid); }
+
+Result<Address> Address::parse(std::string_view text) {
+  const Status bad(StatusCode::corrupt_data, "not the address of a rank that uses shared memory");
+  if (text.size() > kAddressTextMax || next_word(text) != "shm1") return bad;
+  Address address;
+  address.host = next_word(text);
+  address.token = next_word(text);
+  const std::string_view pid = next_word(text);
+  const auto [end, error] = std::from_chars(pid.data(), pid.data() + pid.size(), address.pid);
+  const bool number = error == std::errc() && end == pid.data() + pid.size();
+  if (address.host.empty() || !is_token(address.token) || !number || !text.empty()) return bad;
+  return address;
+}
+
+Address make_address() {
+  std::array<unsigned char, kTokenDigits / 2> random = {};
+  randombytes_buf(random.data(), random.size());
+  char token[kTokenDigits + 1] = {};
+  sodium_bin2hex(token, sizeof token, random.data(), random.size());
+  return {.host = host_identity(), .token = token, .pid = getpid()};
+}
+
+std::array<std::uint8_t, 32> prove(const Message& message, std::string_view token,
+                                   const std::string& secret) {
+  Message unproven = message;
+  unproven.proof = {};
+  std::array<std::uint8_t, 32> key = {};
+  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(secret.data()),
+                     secret.size(), nullptr, 0);
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, key.data(), key.size(), unproven.proof.size());
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(&unproven),
+                            sizeof unproven);
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(token.data()),
+                            token.size());
+  crypto_generichash_final(&state, unproven.proof.data(), unproven.proof.size());
+  return unproven.proof;
+}
+
+bool proven(const Message& message, std::string_view token, const std::string& secret) {
+  const std::array<std::uint8_t, 32> expected = prove(message, token, secret);
+  return sodium_memcmp(expected.data(), message.proof.data(), expected.size()) == 0;
+}
+
+Result<Descriptor> listen_at(const std::string& token) {
+  Descriptor listener(socket(AF_UNIX, kSocketType, 0));
+  if (!listener.open()) return system_error("socket");
+  const SocketName name = socket_name(token);
+  const auto* address = reinterpret_cast<const sockaddr*>(&name.address);
+  if (bind(listener.number(), address, name.length) != 0) return system_error("bind");
+  if (listen(listener.number(), SOMAXCONN) != 0) return system_error("listen");
+  return listener;
+}
+
+Descriptor accept_from(const Descriptor& listener) {
+  while (true) {
+    Descriptor socket(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.open() && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!socket.open() || same_user(socket)) return socket;
+  }
+}
+
+Result<Descriptor> connect_to(const std::string& token) {
+  Descriptor connection(socket(AF_UNIX, kSocketType, 0));
+  if (!connection.open()) return system_error("socket");
+  const SocketName name = socket_name(token);
+  const auto* address = reinterpret_cast<const sockaddr*>(&name.address);
+  if (connect(connection.number(), address, name.length) != 0) {
+    if (errno == EAGAIN || errno == EINTR) return Descriptor();
+    if (errno == ECONNREFUSED) return Status(StatusCode::peer_lost, "its process is gone");
+    return system_error("connect");
+  }
+  if (!same_user(connection))
+    return Status(StatusCode::peer_lost, "its socket belongs to another user");
+  return connection;
+}
+
+Result<bool> send_message(const Descriptor& socket, const Message& message, int file) {
+  Message copy = message;
+  iovec data = {.iov_base = &copy, .iov_len = sizeof copy};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  if (file >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof file);
+    std::memcpy(CMSG_DATA(rights), &file, sizeof file);
+  }
+  if (sendmsg(socket.number(), &header, MSG_NOSIGNAL) >= 0) return true;
+  // Too many descriptors on their way counts as full.
+  if (errno == EAGAIN || errno == EINTR || errno == ETOOMANYREFS || errno == ENOBUFS) return false;
+  return Status(StatusCode::peer_lost, std::string("its socket failed: ") + std::strerror(errno));
+}
+
+Received receive_message(const Descriptor& socket) {
+  Received received;
+  iovec data = {.iov_base = &received.message, .iov_len = sizeof received.message};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  const ssize_t length = recvmsg(socket.number(), &header, MSG_CMSG_CLOEXEC);
+  if (length < 0) {
+    const bool nothing = errno == EAGAIN || errno == EINTR;
+    received.kind = nothing ? Received::Kind::nothing : Received::Kind::hang_up;
+    return received;
+  }
+  received.file = take_descriptor(header);
+  const bool whole = length == static_cast<ssize_t>(sizeof(Message)) &&
+                     (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+  if (length == 0) {
+    received.kind = Received::Kind::hang_up;
+  } else {
+    received.kind =
+        whole && plausible(received.message) ? Received::Kind::message : Received::Kind::nonsense;
+  }
+  return received;
+}
+
+}  // namespace tutti::transport::shm
