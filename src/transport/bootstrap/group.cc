@@ -246,7 +246,7 @@ class SpokeGroup final : public BootstrapGroup {
 
   Status try_one(const SocketAddress& address, std::int64_t end) {
     Result<Socket> socket = start_connecting(address);
-    TUTTI_TRY(socket);
+    if (!socket.ok()) return socket.status().with_context(address.to_string());
     pollfd watched{socket->descriptor(), POLLOUT, 0};
     const std::int64_t wait_ms = std::clamp<std::int64_t>(end - now_ms(), 0, 5000);
     if (::poll(&watched, 1, static_cast<int>(wait_ms)) != 1)
@@ -267,7 +267,9 @@ class SpokeGroup final : public BootstrapGroup {
   template <typename Done>
   Status drive(const Done& done, std::int64_t end) {
     end += kHubGraceMs;
-    while (spoke_->status().ok() && !done()) {
+    // What was completed before a failure stays completed: the next step meets the failure.
+    while (!done()) {
+      if (!spoke_->status().ok()) return spoke_->status();
       const std::int64_t now = now_ms();
       if (now >= end)
         spoke_->fail(Status(StatusCode::timeout,
@@ -276,7 +278,7 @@ class SpokeGroup final : public BootstrapGroup {
       else
         turn(std::min(kTickMs, end - now));
     }
-    return spoke_->status();
+    return Status();
   }
 
   void turn(std::int64_t wait_ms) {

@@ -27,6 +27,29 @@ Result<Socket> make_socket(const SocketAddress& address) {
   return socket;
 }
 
+Result<std::vector<SocketAddress>> look_up(const std::string& host, int port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0)
+    return Status(StatusCode::system_error,
+                  "cannot resolve host '" + host + "': " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (each->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    SocketAddress address;
+    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+    address.bytes = each->ai_addrlen;
+    addresses.push_back(address);
+  }
+  if (addresses.empty())
+    return Status(StatusCode::system_error, "host '" + host + "' has no address");
+  return addresses;
+}
+
 }  // namespace
 
 Status system_failure(const std::string& what, int error) {
@@ -55,6 +78,13 @@ bool SocketAddress::loopback() const {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
+bool SocketAddress::wildcard() const {
+  if (storage.ss_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr == INADDR_ANY;
+  return storage.ss_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+}
+
 int SocketAddress::port() const {
   if (storage.ss_family == AF_INET)
     return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
@@ -77,27 +107,14 @@ std::string SocketAddress::to_string() const {
 }
 
 Result<std::vector<SocketAddress>> resolve(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) {
-    return Status(StatusCode::system_error,
-                  "cannot resolve host '" + host + "': " + gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
-  std::vector<SocketAddress> addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    if (each->ai_addrlen > sizeof(sockaddr_storage)) continue;
-    SocketAddress address;
-    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
-    address.bytes = each->ai_addrlen;
-    addresses.push_back(address);
-  }
-  if (addresses.empty())
-    return Status(StatusCode::system_error, "host '" + host + "' has no address");
-  return addresses;
+  return look_up(host, port, AI_NUMERICSERV);
+}
+
+Result<SocketAddress> parse_address(const std::string& host, int port) {
+  const auto addresses = look_up(host, port, AI_NUMERICSERV | AI_NUMERICHOST);
+  if (!addresses.ok())
+    return Status(StatusCode::invalid_argument, "'" + host + "' is not a numeric address");
+  return addresses->front();
 }
 
 Result<Socket> listen_on(const SocketAddress& address) {
@@ -118,7 +135,7 @@ Result<Socket> start_connecting(const SocketAddress& address) {
   set_no_delay(*socket);
   const int done = ::connect(socket->descriptor(), as_sockaddr(address), address.bytes);
   if (done != 0 && errno != EINPROGRESS && errno != EINTR)
-    return system_failure("cannot connect to " + address.to_string(), errno);
+    return Status(StatusCode::peer_lost, std::strerror(errno));
   return socket;
 }
 

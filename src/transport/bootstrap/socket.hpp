@@ -36,6 +36,7 @@ struct SocketAddress {
   socklen_t bytes = 0;
 
   bool loopback() const;
+  bool wildcard() const;  // 0.0.0.0 or ::
   int port() const;
   std::string host() const;       // numeric
   std::string to_string() const;  // "127.0.0.1:29500", "[::1]:29500"
@@ -46,10 +47,14 @@ struct SocketAddress {
 //           become known: clusters register names while jobs start).
 Result<std::vector<SocketAddress>> resolve(const std::string& host, int port);
 
+// A numeric address, as SocketAddress::host gives it. Errors  invalid_argument.
+Result<SocketAddress> parse_address(const std::string& host, int port);
+
 // Listens; port 0 lets the system choose. Errors  system_error with the address and the reason.
 Result<Socket> listen_on(const SocketAddress& address);
 
 // Begins to connect: the socket becomes writable when connected or failed (ask connect_error).
+// Errors  peer_lost when the other side refuses at once, system_error when there is no socket.
 Result<Socket> start_connecting(const SocketAddress& address);
 
 // The errno of a connection attempt that came to an end; 0 when it succeeded.

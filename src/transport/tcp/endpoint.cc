@@ -1,0 +1,133 @@
+// endpoint.cc: see endpoint.hpp.
+#include "transport/tcp/endpoint.hpp"
+
+#include <fmt/format.h>
+
+#include "base/assert.hpp"
+#include "base/try.hpp"
+#include "transport/tcp/mesh.hpp"
+
+namespace tutti::transport::tcp {
+
+Status TcpEndpoint::connect() {
+  if (frames_out_.opened() || !status_.ok()) return status_;
+  TUTTI_TRY(frames_out_.open(mesh_.address(peer_), mesh_.greeting(peer_, channel_, Purpose::frames),
+                             mesh_.ring_bytes()));
+  if (!frames_out_.socket()) return Status();
+  frames_out_.flush();
+  return mesh_.poller().watch(frames_out_.socket(), Watched::frames_out, number_);
+}
+
+Status TcpEndpoint::attach_frames(Socket socket) {
+  if (frames_in_.attached()) return Status();  // a second one is not the peer's: drop it
+  TUTTI_TRY(
+      frames_in_.attach(std::move(socket), mesh_.ring_bytes(), mesh_.options().frame_bytes_max));
+  return mesh_.poller().watch(frames_in_.socket(), Watched::frames_in, number_);
+}
+
+void TcpEndpoint::attach_signals(Socket socket) {
+  if (signals_in_.attached()) return;
+  signals_in_.attach(std::move(socket));
+  const Status status = mesh_.poller().watch(signals_in_.socket(), Watched::signals_in, number_);
+  if (!status.ok()) fail(status);
+}
+
+std::span<std::byte> TcpEndpoint::reserve(std::size_t bytes) {
+  TUTTI_ASSERT(bytes <= mesh_.options().frame_bytes_max,
+               "a frame may be frame_bytes_max() long at most");
+  if (!status_.ok() || !frames_out_.opened()) return {};
+  if (peer_left()) [[unlikely]] {
+    // It may have left before reading our answers, and nobody misses them; but when nothing of it
+    // is left to read either, then who sends to it counts on a rank that is gone.
+    Frame frame;
+    if (!frames_in_.peek(frame)) {
+      fail(Status(StatusCode::peer_lost,
+                  fmt::format("rank {} has left: it closed its communicator", peer_)));
+      return {};
+    }
+  }
+  const std::span<std::byte> room = frames_out_.reserve(bytes);
+  if (frames_out_.end() == End::lost && room.data() == nullptr) judge();
+  return room;
+}
+
+void TcpEndpoint::commit(std::uint32_t tag, std::size_t bytes) {
+  if (status_.ok()) frames_out_.commit(tag, bytes);
+}
+
+bool TcpEndpoint::peek(Frame& frame) {
+  if (!status_.ok()) return false;
+  if (frames_in_.peek(frame)) return true;
+  if (frames_in_.wants_to_receive() && frames_in_.receive() && frames_in_.peek(frame)) return true;
+  if (frames_in_.corrupt()) [[unlikely]]
+    judge();
+  return false;
+}
+
+void TcpEndpoint::release() {
+  if (status_.ok()) frames_in_.release();
+}
+
+void TcpEndpoint::signal(Signal which, std::uint64_t value) {
+  if (!status_.ok()) return;
+  if (!signals_out_.opened()) {
+    Status status =
+        signals_out_.open(mesh_.address(peer_), mesh_.greeting(peer_, channel_, Purpose::signals));
+    if (status.ok() && signals_out_.socket())
+      status = mesh_.poller().watch(signals_out_.socket(), Watched::signals_out, number_);
+    if (!status.ok()) return fail(status);
+  }
+  signals_out_.raise(which, value);
+}
+
+bool TcpEndpoint::has_work() const {
+  return status_.ok() && (frames_in_.wants_to_receive() || signals_in_.wants_to_receive());
+}
+
+bool TcpEndpoint::serve() {
+  if (!status_.ok()) return false;
+  bool moved = frames_out_.flush();
+  moved = signals_out_.flush() || moved;
+  while (signals_in_.wants_to_receive() && signals_in_.receive()) moved = true;
+  if (frames_in_.wants_to_receive()) moved = frames_in_.receive() || moved;
+  return moved;
+}
+
+void TcpEndpoint::fail(const Status& status) {
+  if (!status_.ok()) return;
+  status_ = status;
+  mesh_.fail(status);
+}
+
+bool TcpEndpoint::peer_left() const {
+  if (frames_in_.end() == End::goodbye) return true;
+  return frames_out_.end() == End::goodbye && !frames_out_.reader_has_flow();
+}
+
+bool TcpEndpoint::awaits_verdict() const {
+  return status_.ok() &&
+         (frames_in_.end() == End::lost || frames_in_.corrupt() || signals_in_.corrupt() ||
+          (frames_out_.end() == End::lost && frames_in_.end() == End::none));
+}
+
+void TcpEndpoint::judge() {
+  if (frames_in_.corrupt() || signals_in_.corrupt())
+    fail(Status(StatusCode::corrupt_data,
+                fmt::format("rank {} sent something that is not a frame", peer_)));
+  else if (frames_in_.end() == End::lost)
+    fail(Status(StatusCode::peer_lost,
+                fmt::format("rank {} hung up ({})", peer_, frames_in_.why())));
+  // A peer that left may have closed our way to it without a word, while its goodbye is still on
+  // its way in: then the incoming connection decides.
+  else if (frames_out_.end() == End::lost && !frames_in_.attached())
+    fail(Status(StatusCode::peer_lost,
+                fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why())));
+}
+
+bool TcpEndpoint::say_goodbye() {
+  if (!status_.ok()) return true;
+  const bool out = frames_out_.say_goodbye();
+  return frames_in_.say_goodbye(frames_out_.opened()) && out;
+}
+
+}  // namespace tutti::transport::tcp

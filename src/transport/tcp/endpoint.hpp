@@ -1,0 +1,80 @@
+// endpoint.hpp: one rank's connections to one peer on one channel, and what their ends mean.
+//
+// A rank may leave in good order before others have read what it sent or have stopped answering
+// it; a rank that is gone without a goodbye has died. Knows flows; does not know epoll or who
+// accepts connections (transport.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/tcp/flow.hpp"
+#include "tutti/transport.hpp"
+
+namespace tutti::transport::tcp {
+
+class Mesh;
+
+class TcpEndpoint final : public Endpoint {
+ public:
+  TcpEndpoint(Mesh& mesh, Rank peer, int channel, std::uint32_t number)
+      : mesh_(mesh), peer_(peer), channel_(channel), number_(number) {}
+
+  std::span<std::byte> reserve(std::size_t bytes) override;
+  void commit(std::uint32_t tag, std::size_t bytes) override;
+  bool peek(Frame& frame) override;
+  void release() override;
+  void signal(Signal which, std::uint64_t value) override;
+  std::uint64_t signalled(Signal which) override { return signals_in_.value(which); }
+  MemoryReference export_memory(const void*, std::size_t) override { return {}; }
+  std::byte* import_memory(const MemoryReference&, std::size_t) override { return nullptr; }
+  Status status() const override { return status_; }
+
+  // ---- For the transport ----
+
+  // Opens the connection to the peer, so that its death is seen even by those who only receive.
+  Status connect();
+  Status attach_frames(Socket socket);
+  void attach_signals(Socket socket);
+
+  // Moves what can be moved. True when anything did.
+  bool serve();
+  // True when serve() would find something to do now.
+  bool has_work() const;
+
+  void fail(const Status& status);
+  // The peer's side of an ended connection cannot be told from its death before all waiting
+  // connections have been accepted.
+  bool awaits_verdict() const;
+  void judge();
+
+  bool flushed() const { return frames_out_.flushed() && signals_out_.flushed(); }
+  // True when all that can be said has been said.
+  bool say_goodbye();
+  std::size_t memory_bytes() const {
+    return sizeof(*this) + frames_out_.memory_bytes() + frames_in_.memory_bytes();
+  }
+
+  FrameSender& frames_out() { return frames_out_; }
+  FrameReceiver& frames_in() { return frames_in_; }
+  SignalSender& signals_out() { return signals_out_; }
+  SignalReceiver& signals_in() { return signals_in_; }
+
+  bool listed = false;  // in the transport's list of endpoints to serve
+
+ private:
+  bool peer_left() const;
+
+  Mesh& mesh_;
+  Rank peer_;
+  int channel_;
+  std::uint32_t number_;
+  FrameSender frames_out_;
+  FrameReceiver frames_in_;
+  SignalSender signals_out_;
+  SignalReceiver signals_in_;
+  Status status_;
+};
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,162 @@
+// flow.hpp: the directed connections of an endpoint. Whoever has something to say opens a socket of
+// its own, so two ranks that start at once cannot collide, and a direction that is not used costs
+// nothing. Frames and signals have separate sockets: a signal is never stuck behind frames that
+// nobody reads. The way back on a socket carries only the goodbye of its reader.
+//
+// Knows sockets, rings and wire.hpp; does not know who the peer is (endpoint.hpp) nor who polls.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "transport/bootstrap/socket.hpp"
+#include "transport/tcp/ring.hpp"
+#include "transport/tcp/wire.hpp"
+#include "tutti/transport.hpp"
+
+namespace tutti::transport::tcp {
+
+// How a connection ended: not yet, with a goodbye, or without one (why() says how).
+enum class End { none, goodbye, lost };
+
+// Frames that leave.
+class FrameSender {
+ public:
+  bool opened() const { return opened_; }
+  const Socket& socket() const { return socket_; }  // empty when the peer refused at once
+
+  // Begins to connect; `greeting` goes first. A peer that refuses is an end(), not an error.
+  Status open(const SocketAddress& address, std::string greeting, std::size_t queue_bytes);
+
+  // As Endpoint. The ring is made with the first frame. Errors  status().
+  std::span<std::byte> reserve(std::size_t bytes);
+  void commit(std::uint32_t tag, std::size_t bytes);
+
+  // Sends what the socket takes, unless it said "would block" and has not called back since.
+  // True when something moved.
+  bool flush();
+  bool flushed() const { return ring_.stored() == 0 || end_ != End::none; }
+
+  // Something happened on the socket.
+  void on_events(std::uint32_t events);
+
+  // The last words. False while they do not fit.
+  bool say_goodbye();
+
+  End end() const { return end_; }
+  bool reader_has_flow() const { return reader_has_flow_; }
+  const std::string& why() const { return why_; }
+  std::size_t memory_bytes() const { return ring_.capacity(); }
+
+ private:
+  void read_back();
+  void lose(int error);
+
+  Socket socket_;
+  Ring ring_;
+  std::string greeting_;
+  std::size_t greeting_sent_ = 0;
+  std::size_t queue_bytes_ = 0;
+  bool opened_ = false;
+  bool blocked_ = false;
+  bool said_goodbye_ = false;
+  End end_ = End::none;
+  bool reader_has_flow_ = false;
+  std::array<std::byte, kHeaderBytes> back_{};
+  std::size_t back_got_ = 0;
+  std::string why_;
+};
+
+// Frames that arrive.
+class FrameReceiver {
+ public:
+  bool attached() const { return static_cast<bool>(socket_); }
+  const Socket& socket() const { return socket_; }
+
+  // Takes over a socket whose greeting has been read.
+  Status attach(Socket socket, std::size_t queue_bytes, std::size_t frame_bytes_max);
+
+  void on_events(std::uint32_t events);
+
+  // True when receive() may find something and there is room for it.
+  bool wants_to_receive() const;
+  // True when only the lack of room keeps it from receiving.
+  bool waits_for_room() const { return ready_ && end_ == End::none; }
+  // Reads once into the ring. True when something moved.
+  bool receive();
+
+  bool peek(Frame& frame);
+  void release();
+
+  // `in_pair`: this side has a connection to the sender too, which will end with a goodbye.
+  bool say_goodbye(bool in_pair);
+
+  End end() const { return end_; }
+  const std::string& why() const { return why_; }
+  bool corrupt() const { return corrupt_; }
+  std::size_t memory_bytes() const { return ring_.capacity(); }
+
+ private:
+  bool front_is_whole() const;
+  void finish(End end, std::string why);
+  End last_words() const;
+
+  Socket socket_;
+  Ring ring_;
+  std::size_t frame_bytes_max_ = 0;
+  bool ready_ = false;
+  bool ending_ = false;  // the end of the stream is near: read until it comes
+  bool corrupt_ = false;
+  bool said_goodbye_ = false;
+  End end_ = End::none;
+  std::string why_;
+};
+
+// Signals that leave: only the newest value of each counts, so nothing queues.
+class SignalSender {
+ public:
+  bool opened() const { return closed_ || static_cast<bool>(socket_); }
+  const Socket& socket() const { return socket_; }  // empty when the peer refused at once
+  Status open(const SocketAddress& address, std::string greeting);
+  void raise(Signal which, std::uint64_t value);
+  bool flush();
+  bool flushed() const { return closed_ || (!dirty_[0] && !dirty_[1] && sent_ == going_.size()); }
+  void on_events(std::uint32_t events);
+
+ private:
+  Socket socket_;
+  std::string going_;  // the greeting or a raise, being sent
+  std::size_t sent_ = 0;
+  std::array<std::uint64_t, 2> values_{};
+  std::array<bool, 2> dirty_{};
+  bool blocked_ = false;
+  bool closed_ = false;  // the peer is gone; the frames' connections say how
+};
+
+// Signals that arrive.
+class SignalReceiver {
+ public:
+  bool attached() const { return static_cast<bool>(socket_); }
+  const Socket& socket() const { return socket_; }
+  void attach(Socket socket) { socket_ = std::move(socket); }
+  void on_events() { ready_ = true; }
+  bool wants_to_receive() const { return ready_; }
+  bool receive();
+  std::uint64_t value(Signal which) const { return values_[static_cast<std::size_t>(which)]; }
+  bool corrupt() const { return corrupt_; }
+
+ private:
+  void take(const Raise& raise);
+
+  Socket socket_;
+  std::array<std::byte, 64 * sizeof(Raise)> buffer_{};
+  std::size_t got_ = 0;
+  std::array<std::uint64_t, 2> values_{};
+  bool ready_ = false;
+  bool corrupt_ = false;
+};
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,228 @@
+// frame_flow.cc: frames out and frames in; see flow.hpp.
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/try.hpp"
+#include "transport/tcp/flow.hpp"
+#include "transport/tcp/poller.hpp"
+
+namespace tutti::transport::tcp {
+namespace {
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+// A small last message on a connection that hardly carries anything that way.
+bool send_header(const Socket& socket, FrameHeader header) {
+  const ssize_t sent =
+      ::send(socket.descriptor(), &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent == static_cast<ssize_t>(sizeof(header)) || (sent < 0 && !would_block(errno));
+}
+
+}  // namespace
+
+Status FrameSender::open(const SocketAddress& address, std::string greeting,
+                         std::size_t queue_bytes) {
+  Result<Socket> socket = start_connecting(address);
+  opened_ = true;
+  if (socket.status().code() == StatusCode::peer_lost) {
+    end_ = End::lost;
+    why_ = socket.status().message();
+    return Status();
+  }
+  TUTTI_TRY(socket);
+  socket_ = std::move(*socket);
+  greeting_ = std::move(greeting);
+  queue_bytes_ = queue_bytes;
+  return Status();
+}
+
+std::span<std::byte> FrameSender::reserve(std::size_t bytes) {
+  if (!ring_.made()) {
+    Result<Ring> made = Ring::make(queue_bytes_);
+    if (!made.ok()) {
+      end_ = End::lost;
+      why_ = made.status().message();
+      return {};
+    }
+    ring_ = std::move(*made);
+  }
+  if (end_ != End::none) ring_.read(ring_.stored());  // nobody will take it
+  ring_.rewind();
+  if (ring_.room() < frame_span(bytes)) return {};
+  return {ring_.back() + kHeaderBytes, bytes};
+}
+
+void FrameSender::commit(std::uint32_t tag, std::size_t bytes) {
+  write_header(ring_.back(), {static_cast<std::uint32_t>(bytes), tag});
+  std::memset(ring_.back() + kHeaderBytes + bytes, 0, padded(bytes) - bytes);
+  ring_.wrote(frame_span(bytes));
+  flush();
+}
+
+bool FrameSender::flush() {
+  bool moved = false;
+  while (!blocked_ && end_ == End::none) {
+    const bool greeting = greeting_sent_ < greeting_.size();
+    if (!greeting && ring_.stored() == 0) return moved;
+    const void* from = greeting ? static_cast<const void*>(greeting_.data() + greeting_sent_)
+                                : static_cast<const void*>(ring_.front());
+    const std::size_t bytes = greeting ? greeting_.size() - greeting_sent_ : ring_.stored();
+    const ssize_t sent = ::send(socket_.descriptor(), from, bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      moved = true;
+      if (greeting)
+        greeting_sent_ += static_cast<std::size_t>(sent);
+      else
+        ring_.read(static_cast<std::size_t>(sent));
+    } else if (would_block(errno)) {
+      blocked_ = errno != EINTR;
+    } else {
+      lose(errno);
+    }
+  }
+  return moved;
+}
+
+void FrameSender::on_events(std::uint32_t events) {
+  if ((events & (EPOLLIN | kEndEvents)) != 0) read_back();
+  if ((events & EPOLLOUT) != 0) blocked_ = false;
+}
+
+// The reader said goodbye, or is gone.
+void FrameSender::read_back() {
+  while (end_ == End::none) {
+    const ssize_t got =
+        ::recv(socket_.descriptor(), back_.data() + back_got_, back_.size() - back_got_, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && would_block(errno)) return;
+    if (got <= 0) return lose(got == 0 ? 0 : errno);
+    back_got_ += static_cast<std::size_t>(got);
+    if (back_got_ < back_.size()) continue;
+    const FrameHeader header = read_header(back_.data());
+    if (header.bytes != kGoodbyeBytes) return lose(EPROTO);
+    end_ = End::goodbye;
+    reader_has_flow_ = header.tag == kGoodbyeInPair;
+  }
+}
+
+// A failed send may hide a goodbye that was not read yet.
+void FrameSender::lose(int error) {
+  if (error == EPIPE || error == ECONNRESET) {
+    const ssize_t got =
+        ::recv(socket_.descriptor(), back_.data() + back_got_, back_.size() - back_got_, 0);
+    if (got > 0) back_got_ += static_cast<std::size_t>(got);
+    const FrameHeader header = read_header(back_.data());
+    if (back_got_ == back_.size() && header.bytes == kGoodbyeBytes) {
+      end_ = End::goodbye;
+      reader_has_flow_ = header.tag == kGoodbyeInPair;
+      return;
+    }
+  }
+  end_ = End::lost;
+  why_ = error == 0 ? "connection closed" : std::strerror(error);
+}
+
+bool FrameSender::say_goodbye() {
+  if (said_goodbye_ || end_ != End::none || !opened()) return true;
+  if (greeting_sent_ < greeting_.size()) flush();
+  if (greeting_sent_ < greeting_.size() || ring_.stored() > 0) return false;
+  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, kGoodbyeAlone});
+  return said_goodbye_;
+}
+
+Status FrameReceiver::attach(Socket socket, std::size_t queue_bytes, std::size_t frame_bytes_max) {
+  Result<Ring> made = Ring::make(queue_bytes);
+  TUTTI_TRY(made);
+  ring_ = std::move(*made);
+  socket_ = std::move(socket);
+  frame_bytes_max_ = frame_bytes_max;
+  ready_ = true;
+  return Status();
+}
+
+void FrameReceiver::on_events(std::uint32_t events) {
+  ready_ = true;
+  if ((events & kEndEvents) != 0) ending_ = true;
+}
+
+bool FrameReceiver::front_is_whole() const {
+  if (ring_.stored() < kHeaderBytes) return false;
+  const FrameHeader header = read_header(ring_.front());
+  return header.bytes > frame_bytes_max_ || ring_.stored() >= frame_span(header.bytes);
+}
+
+// Small reads into a nearly full ring cost more than they bring, unless a frame waits for them.
+bool FrameReceiver::wants_to_receive() const {
+  if (!ready_ || end_ != End::none || ring_.room() == 0) return false;
+  return ring_.room() >= ring_.capacity() / 4 || !front_is_whole();
+}
+
+bool FrameReceiver::receive() {
+  ring_.rewind();
+  const std::size_t room = ring_.room();
+  const ssize_t got = ::recv(socket_.descriptor(), ring_.back(), room, 0);
+  if (got > 0) {
+    ring_.wrote(static_cast<std::size_t>(got));
+    // Less than asked for: the socket is empty, and will say when it is not.
+    if (static_cast<std::size_t>(got) < room && !ending_) ready_ = false;
+    return true;
+  }
+  if (got < 0 && would_block(errno)) {
+    if (errno != EINTR) ready_ = false;
+    return false;
+  }
+  const std::string why = got == 0 ? "connection closed" : std::strerror(errno);
+  finish(last_words(), why);
+  return true;
+}
+
+void FrameReceiver::finish(End end, std::string why) {
+  ready_ = false;
+  end_ = end;
+  why_ = std::move(why);
+}
+
+// Whether the stored frames end with a goodbye.
+End FrameReceiver::last_words() const {
+  std::size_t at = 0;
+  while (ring_.stored() - at >= kHeaderBytes) {
+    const FrameHeader header = read_header(ring_.front() + at);
+    if (header.bytes == kGoodbyeBytes) return End::goodbye;
+    if (header.bytes > frame_bytes_max_ || frame_span(header.bytes) > ring_.stored() - at)
+      return End::lost;
+    at += frame_span(header.bytes);
+  }
+  return End::lost;
+}
+
+bool FrameReceiver::peek(Frame& frame) {
+  if (ring_.stored() < kHeaderBytes) return false;
+  const FrameHeader header = read_header(ring_.front());
+  if (header.bytes > frame_bytes_max_) {
+    if (header.bytes == kGoodbyeBytes)
+      finish(End::goodbye, "");
+    else
+      corrupt_ = true;
+    return false;
+  }
+  if (ring_.stored() < frame_span(header.bytes)) return false;
+  frame.tag = header.tag;
+  frame.payload = {ring_.front() + kHeaderBytes, header.bytes};
+  return true;
+}
+
+void FrameReceiver::release() {
+  Frame frame;
+  TUTTI_ASSERT(peek(frame), "release() without a frame");
+  ring_.read(frame_span(frame.payload.size()));
+}
+
+bool FrameReceiver::say_goodbye(bool in_pair) {
+  if (said_goodbye_ || end_ != End::none || !attached()) return true;
+  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, in_pair ? kGoodbyeInPair : kGoodbyeAlone});
+  return said_goodbye_;
+}
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,57 @@
+// mesh.cc: see mesh.hpp.
+#include "transport/tcp/mesh.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::transport::tcp {
+
+Status Mesh::learn(const std::vector<std::string>& cards) {
+  if (cards.size() != static_cast<std::size_t>(options_.size))
+    return Status(StatusCode::internal, "the exchange did not bring one card from each rank");
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const Result<Card> card = parse_card(cards[rank]);
+    const std::string who = fmt::format("rank {}", rank);
+    if (!card.ok()) return card.status().with_context(who);
+    const bool agreed = card->frame_bytes_max == options_.frame_bytes_max &&
+                        card->channel_count == static_cast<std::uint32_t>(options_.channel_count) &&
+                        card->context == options_.context;
+    if (!agreed)
+      return Status(
+          StatusCode::mismatch,
+          fmt::format("{} has other settings than rank {}: frames of {} against {} bytes, "
+                      "{} against {} channels, context {} against {}",
+                      who, options_.rank, card->frame_bytes_max, options_.frame_bytes_max,
+                      card->channel_count, options_.channel_count, card->context,
+                      options_.context));
+    const Result<SocketAddress> address = parse_address(card->host, card->port);
+    if (!address.ok()) return address.status().with_context(who);
+    addresses_.push_back(*address);
+    nonces_.push_back(card->nonce);
+  }
+  return Status();
+}
+
+std::size_t Mesh::ring_bytes() const {
+  constexpr std::size_t kHeaderRoom = 4096;
+  return std::max(options_.queue_bytes, padded(options_.frame_bytes_max)) + kHeaderRoom;
+}
+
+std::string Mesh::greeting(Rank to, int channel, Purpose purpose) const {
+  const Greeting greeting{options_.context, options_.rank, to, channel, purpose};
+  return encode_greeting(greeting, authenticator_, nonce(options_.rank), nonce(to));
+}
+
+std::optional<Greeting> Mesh::recognise(std::string_view bytes) const {
+  const std::optional<Greeting> greeting = parse_greeting(bytes);
+  if (!greeting || greeting->context != options_.context || greeting->to != options_.rank ||
+      greeting->from < 0 || greeting->from >= options_.size || greeting->from == options_.rank ||
+      greeting->channel < 0 || greeting->channel >= options_.channel_count)
+    return std::nullopt;
+  if (!genuine(bytes, *greeting, authenticator_, nonce(greeting->from), nonce(options_.rank)))
+    return std::nullopt;
+  return greeting;
+}
+
+}  // namespace tutti::transport::tcp

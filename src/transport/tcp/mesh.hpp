@@ -1,0 +1,55 @@
+// mesh.hpp: what the endpoints of one rank share: addresses, proofs, the epoll set, the first
+// failure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/bootstrap/authentication.hpp"
+#include "transport/options.hpp"
+#include "transport/tcp/poller.hpp"
+#include "transport/tcp/wire.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::transport::tcp {
+
+class Mesh {
+ public:
+  Mesh(const TransportOptions& options, Poller poller)
+      : options_(options), authenticator_(options.job_secret), poller_(std::move(poller)) {}
+
+  // Reads the cards of all ranks. Errors  name the rank.
+  Status learn(const std::vector<std::string>& cards);
+
+  const TransportOptions& options() const { return options_; }
+  Poller& poller() { return poller_; }
+  const SocketAddress& address(Rank rank) const {
+    return addresses_[static_cast<std::size_t>(rank)];
+  }
+
+  // Room of a ring: what the options ask for, at least one frame, and headers.
+  std::size_t ring_bytes() const;
+
+  std::string greeting(Rank to, int channel, Purpose purpose) const;
+  // The greeting, when it is genuine and meant for this rank.
+  std::optional<Greeting> recognise(std::string_view bytes) const;
+
+  // The first failure of any connection; sticky.
+  const Status& status() const { return status_; }
+  void fail(const Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+
+ private:
+  const std::string& nonce(Rank rank) const { return nonces_[static_cast<std::size_t>(rank)]; }
+
+  TransportOptions options_;
+  Authenticator authenticator_;
+  Poller poller_;
+  std::vector<SocketAddress> addresses_;
+  std::vector<std::string> nonces_;
+  Status status_;
+};
+
+}  // namespace tutti::transport::tcp

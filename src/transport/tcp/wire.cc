@@ -1,0 +1,91 @@
+// wire.cc: see wire.hpp.
+#include "transport/tcp/wire.hpp"
+
+#include "transport/bootstrap/bytes.hpp"
+#include "transport/bootstrap/message.hpp"
+
+namespace tutti::transport::tcp {
+namespace {
+
+constexpr std::string_view kMagic = "tuttitcp";
+constexpr std::string_view kProofPurpose = "tutti tcp 1: greeting";
+constexpr std::size_t kHostBytesMax = 64;
+
+std::string claim(const Greeting& greeting) {
+  return ByteWriter()
+      .raw(kMagic)
+      .number(greeting.context)
+      .number(static_cast<std::int32_t>(greeting.from))
+      .number(static_cast<std::int32_t>(greeting.to))
+      .number(greeting.channel)
+      .number(greeting.purpose)
+      .bytes();
+}
+
+std::string statement(const Greeting& greeting, std::string_view from_nonce,
+                      std::string_view to_nonce) {
+  return ByteWriter().text(claim(greeting)).text(from_nonce).text(to_nonce).bytes();
+}
+
+}  // namespace
+
+std::string encode_card(const Card& card) {
+  ByteWriter writer;
+  writer.raw(kMagic).number(static_cast<std::uint8_t>(card.status.ok()));
+  if (!card.status.ok()) return writer.raw(encode_failure(card.status)).bytes();
+  return writer.text(card.host)
+      .number(card.port)
+      .raw(card.nonce)
+      .number(card.frame_bytes_max)
+      .number(card.channel_count)
+      .number(card.context)
+      .bytes();
+}
+
+Result<Card> parse_card(std::string_view bytes) {
+  const Status bad(StatusCode::corrupt_data, "sent something else than where it listens");
+  ByteReader reader(bytes);
+  if (reader.raw(kMagic.size()) != kMagic) return bad;
+  const auto ok = reader.number<std::uint8_t>();
+  if (ok > 1) return bad;
+  if (ok == 0) return parse_failure(reader.rest());
+  Card card;
+  card.host = reader.text(kHostBytesMax);
+  card.port = reader.number<std::uint16_t>();
+  card.nonce = reader.raw(kNonceBytes);
+  card.frame_bytes_max = reader.number<std::uint64_t>();
+  card.channel_count = reader.number<std::uint32_t>();
+  card.context = reader.number<std::uint64_t>();
+  if (!reader.complete()) return bad;
+  return card;
+}
+
+std::string encode_greeting(const Greeting& greeting, const Authenticator& authenticator,
+                            std::string_view from_nonce, std::string_view to_nonce) {
+  return claim(greeting) +
+         authenticator.prove(kProofPurpose, statement(greeting, from_nonce, to_nonce));
+}
+
+std::optional<Greeting> parse_greeting(std::string_view bytes) {
+  ByteReader reader(bytes);
+  Greeting greeting;
+  if (reader.raw(kMagic.size()) != kMagic) return std::nullopt;
+  greeting.context = reader.number<std::uint64_t>();
+  greeting.from = reader.number<std::int32_t>();
+  greeting.to = reader.number<std::int32_t>();
+  greeting.channel = reader.number<std::int32_t>();
+  const auto purpose = reader.number<std::uint32_t>();
+  reader.raw(kProofBytes);
+  if (!reader.complete() || purpose < 1 || purpose > 2) return std::nullopt;
+  greeting.purpose = static_cast<Purpose>(purpose);
+  return greeting;
+}
+
+bool genuine(std::string_view bytes, const Greeting& greeting, const Authenticator& authenticator,
+             std::string_view from_nonce, std::string_view to_nonce) {
+  if (bytes.size() != kGreetingBytes) return false;
+  return authenticator.verify(bytes.substr(kGreetingBytes - kProofBytes), kProofPurpose,
+                              statement(greeting, from_nonce, to_nonce));
+}
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,95 @@
+// wire.hpp: what the ranks say to each other over TCP, and the parsers of it. All of it comes from
+// outside, so every length is checked.
+//
+//   card      exchanged when the communicator is made: where a rank listens, a nonce, its settings
+//   greeting  first bytes of a connection: who speaks to whom about what, with a proof of the job's
+//             secret over the nonces of both cards. The cards came through an authenticated
+//             exchange, so the proof needs no round trip and is worth nothing elsewhere or again.
+//   frame     u32 bytes, u32 tag, payload padded to 8 bytes
+//   goodbye   a frame header whose length no frame can have; its tag says whether the speaker has
+//             a connection of its own to the listener
+//   raise     u64 which, u64 value: a signal
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "transport/bootstrap/authentication.hpp"
+#include "transport/options.hpp"
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::transport::tcp {
+
+struct FrameHeader {
+  std::uint32_t bytes = 0;
+  std::uint32_t tag = 0;
+};
+inline constexpr std::size_t kHeaderBytes = sizeof(FrameHeader);
+inline constexpr std::uint32_t kGoodbyeBytes = 0xffffffff;
+inline constexpr std::uint32_t kGoodbyeAlone = 0;   // the speaker never connected back
+inline constexpr std::uint32_t kGoodbyeInPair = 1;  // its own connection ends with a goodbye too
+
+inline FrameHeader read_header(const std::byte* at) {
+  FrameHeader header;
+  std::memcpy(&header, at, kHeaderBytes);
+  return header;
+}
+
+inline void write_header(std::byte* at, FrameHeader header) {
+  std::memcpy(at, &header, kHeaderBytes);
+}
+
+// Payloads start at multiples of 8, so that elements of every type can be read where they lie.
+inline constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
+inline constexpr std::size_t frame_span(std::size_t bytes) { return kHeaderBytes + padded(bytes); }
+
+struct Raise {
+  std::uint64_t which = 0;
+  std::uint64_t value = 0;
+};
+
+// Where a rank listens, or why it cannot.
+struct Card {
+  Status status;
+  std::string host;  // numeric
+  std::uint16_t port = 0;
+  std::string nonce;
+  std::uint64_t frame_bytes_max = 0;
+  std::uint32_t channel_count = 0;
+  std::uint64_t context = 0;
+};
+
+std::string encode_card(const Card& card);
+// Errors  corrupt_data, or what card.status says.
+Result<Card> parse_card(std::string_view bytes);
+
+enum class Purpose : std::uint32_t { frames = 1, signals = 2 };
+
+struct Greeting {
+  std::uint64_t context = 0;
+  Rank from = 0;
+  Rank to = 0;
+  std::int32_t channel = 0;
+  Purpose purpose = Purpose::frames;
+};
+
+inline constexpr std::size_t kGreetingBytes = 8 + 8 + 4 * 4 + kProofBytes;
+
+// Requires  the nonces of the cards of greeting.from and greeting.to.
+std::string encode_greeting(const Greeting& greeting, const Authenticator& authenticator,
+                            std::string_view from_nonce, std::string_view to_nonce);
+
+// What a greeting claims, before its proof is checked. Nothing when the bytes are no greeting.
+std::optional<Greeting> parse_greeting(std::string_view bytes);
+
+// True when `bytes` is the greeting that encode_greeting makes.
+bool genuine(std::string_view bytes, const Greeting& greeting, const Authenticator& authenticator,
+             std::string_view from_nonce, std::string_view to_nonce);
+
+}  // namespace tutti::transport::tcp

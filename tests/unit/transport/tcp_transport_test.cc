@@ -1,0 +1,335 @@
+// tcp_transport_test.cc: what only TCP has: connections that break, strangers on the port, peers
+// that speak nonsense, bounded buffers. What all transports share is in conformance_test.cc.
+#include "transport/tcp/transport.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "conformance.hpp"
+#include "transport/bootstrap/group.hpp"
+#include "transport/bootstrap/socket.hpp"
+#include "transport/tcp/wire.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using testing::HasSubstr;
+
+TransportOptions two_ranks() {
+  TransportOptions options;
+  options.size = 2;
+  options.frame_bytes_max = 4096;
+  options.queue_bytes = 16384;
+  options.job_secret = "s3cret";
+  return options;
+}
+
+conformance::World make_world(const TransportOptions& options) {
+  return conformance::make_by_exchange(options, make_tcp_transport);
+}
+
+// A rank 1 that is a plain socket, to say what no Tutti says. Rank 0 is real.
+struct Puppet {
+  Puppet() {
+    listener = listen_on(parse_address("127.0.0.1", 0).value()).value();
+    tcp::Card card;
+    card.host = "127.0.0.1";
+    card.port = static_cast<std::uint16_t>(local_address(listener)->port());
+    card.nonce = std::string(kNonceBytes, 'p');
+    card.frame_bytes_max = options.frame_bytes_max;
+    card.channel_count = 1;
+    const auto exchange = [&](const std::string& mine) -> Result<std::vector<std::string>> {
+      rank0_card = tcp::parse_card(mine).value();
+      return std::vector<std::string>{mine, tcp::encode_card(card)};
+    };
+    rank0 = std::move(make_tcp_transport(options, exchange)).value();
+    endpoint = rank0->endpoint(1, 0).value();
+  }
+
+  // Connects to rank 0 with a genuine greeting, or another one.
+  void greet(const std::string& secret = "s3cret") {
+    socket = start_connecting(parse_address("127.0.0.1", rank0_card.port).value()).value();
+    const std::string greeting =
+        tcp::encode_greeting({0, 1, 0, 0, tcp::Purpose::frames}, Authenticator(secret),
+                             std::string(kNonceBytes, 'p'), rank0_card.nonce);
+    say(greeting);
+  }
+  void say(std::string_view bytes) {
+    ASSERT_EQ(::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void say_frame(std::uint32_t bytes, std::uint32_t tag, std::string_view payload) {
+    const tcp::FrameHeader header{bytes, tag};
+    say(std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + std::string(payload));
+  }
+  // Polls until the transport fails, and says how.
+  Status failure() {
+    for (int i = 0; i < 20000; ++i) {
+      Frame frame;
+      endpoint->peek(frame);
+      if (const auto polled = rank0->poll(); !polled.ok()) return polled.status();
+      rank0->sleep(100);
+    }
+    return Status();
+  }
+  bool receives(Frame& frame) {
+    for (int i = 0; i < 20000 && !endpoint->peek(frame); ++i) {
+      EXPECT_TRUE(rank0->poll().ok());
+      rank0->sleep(100);
+    }
+    return endpoint->peek(frame);
+  }
+
+  TransportOptions options = two_ranks();
+  Socket listener;
+  Socket socket;
+  tcp::Card rank0_card;
+  std::unique_ptr<Transport> rank0;
+  Endpoint* endpoint = nullptr;
+};
+
+TEST(TcpTransport, FramesFromThePuppetArrive) {
+  Puppet puppet;
+  puppet.greet();
+  puppet.say_frame(3, 42, std::string_view("abc\0\0\0\0\0", 8));
+  Frame frame;
+  ASSERT_TRUE(puppet.receives(frame));
+  EXPECT_EQ(frame.tag, 42U);
+  EXPECT_EQ(frame.payload.size(), 3U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.payload.data()) % 8, 0U);
+}
+
+TEST(TcpTransport, AFrameThatIsTooLongIsCorruptData) {
+  Puppet puppet;
+  puppet.greet();
+  puppet.say_frame(4097, 0, "");
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::corrupt_data);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+  EXPECT_EQ(puppet.endpoint->status(), status);
+  EXPECT_TRUE(puppet.endpoint->reserve(8).empty());
+}
+
+TEST(TcpTransport, APeerThatHangsUpInAFrameIsLost) {
+  Puppet puppet;
+  puppet.greet();
+  puppet.say_frame(100, 0, "half");
+  puppet.socket.close();
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 hung up"));
+}
+
+TEST(TcpTransport, AProofWithAnotherSecretIsIgnored) {
+  Puppet puppet;
+  puppet.greet("guess");
+  puppet.say_frame(0, 1, "");
+  Frame frame;
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+    ASSERT_FALSE(puppet.endpoint->peek(frame));
+  }
+  puppet.greet();  // the real one still gets in
+  puppet.say_frame(0, 2, "");
+  ASSERT_TRUE(puppet.receives(frame));
+  EXPECT_EQ(frame.tag, 2U);
+}
+
+TEST(TcpTransport, ASecondConnectionForTheSameFramesIsIgnored) {
+  Puppet puppet;
+  puppet.greet();
+  puppet.say_frame(0, 1, "");
+  Frame frame;
+  ASSERT_TRUE(puppet.receives(frame));
+  const Socket first = std::move(puppet.socket);
+  puppet.greet();
+  puppet.say_frame(0, 2, "");
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(puppet.rank0->poll().ok());
+  ASSERT_TRUE(puppet.endpoint->peek(frame));
+  EXPECT_EQ(frame.tag, 1U);
+  puppet.endpoint->release();
+  EXPECT_FALSE(puppet.endpoint->peek(frame));
+}
+
+TEST(TcpTransport, JunkOnThePortDisturbsNobody) {
+  Puppet puppet;
+  std::vector<Socket> junk;
+  for (int i = 0; i < 600; ++i) {
+    junk.push_back(
+        start_connecting(parse_address("127.0.0.1", puppet.rank0_card.port).value()).value());
+    const std::string words(static_cast<std::size_t>(i), 'j');
+    ::send(junk.back().descriptor(), words.data(), words.size(), MSG_NOSIGNAL);
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+  }
+  puppet.greet();
+  puppet.say_frame(0, 1, "");
+  Frame frame;
+  EXPECT_TRUE(puppet.receives(frame));
+}
+
+TEST(TcpTransport, APeerThatNobodyHearsIsReportedWhenItsPortIsClosed) {
+  Puppet puppet;
+  puppet.listener.close();
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+}
+
+TEST(TcpTransport, ARankThatLeftIsAnErrorOnlyToThoseWhoStillNeedIt) {
+  conformance::World world = make_world(two_ranks());
+  Endpoint* endpoint = world.transports[0]->endpoint(1, 0).value();
+  ASSERT_TRUE(world.transports[1]->endpoint(0, 0).ok());
+  world.transports[1].reset();
+  for (int i = 0; i < 100; ++i) {
+    world.transports[0]->sleep(100);
+    ASSERT_TRUE(world.transports[0]->poll().ok());
+  }
+  EXPECT_EQ(endpoint->reserve(8).data(), nullptr);
+  EXPECT_EQ(endpoint->status().code(), StatusCode::peer_lost);
+  EXPECT_THAT(endpoint->status().message(), HasSubstr("rank 1 has left"));
+  EXPECT_FALSE(world.transports[0]->poll().ok());
+}
+
+TEST(TcpTransport, FramesOfOneWhoLeftBeforeWeLookedCanBeRead) {
+  conformance::World world = make_world(two_ranks());
+  Endpoint* sender = world.transports[1]->endpoint(0, 0).value();
+  while (!world.transports[1]->flushed() || sender->reserve(5).empty())
+    ASSERT_TRUE(world.transports[1]->poll().ok());
+  sender->commit(9, 5);
+  while (!world.transports[1]->flushed()) ASSERT_TRUE(world.transports[1]->poll().ok());
+  world.transports[1].reset();
+  // Rank 0's own connection is refused now; what rank 1 said is there all the same.
+  Endpoint* reader = world.transports[0]->endpoint(1, 0).value();
+  Frame frame;
+  for (int i = 0; i < 2000 && !reader->peek(frame); ++i) {
+    ASSERT_TRUE(world.transports[0]->poll().ok());
+    world.transports[0]->sleep(100);
+  }
+  ASSERT_TRUE(reader->peek(frame));
+  EXPECT_EQ(frame.tag, 9U);
+  reader->release();
+  EXPECT_TRUE(world.transports[0]->poll().ok());
+}
+
+// Both ranks keep sending and nobody reads: signals still get through, and then the frames.
+TEST(TcpTransport, SignalsPassFullQueues) {
+  TransportOptions options = two_ranks();
+  conformance::World world = make_world(options);
+  std::array<Endpoint*, 2> endpoints{};
+  for (Rank rank = 0; rank < 2; ++rank)
+    endpoints[static_cast<std::size_t>(rank)] =
+        world.transports[static_cast<std::size_t>(rank)]->endpoint(1 - rank, 0).value();
+  std::array<std::uint32_t, 2> sent{};
+  for (int idle = 0; idle < 50; ++idle) {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (; endpoints[rank]->reserve(4096).data() != nullptr; idle = 0)
+        endpoints[rank]->commit(sent[rank]++, 4096);
+      ASSERT_TRUE(world.transports[rank]->poll().ok());
+    }
+  }
+  endpoints[0]->signal(Signal::granted, 77);
+  for (int i = 0; i < 2000 && endpoints[1]->signalled(Signal::granted) == 0; ++i)
+    for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
+  EXPECT_EQ(endpoints[1]->signalled(Signal::granted), 77U);
+  EXPECT_FALSE(world.transports[0]->flushed());
+  for (std::uint32_t received = 0; received < sent[0];) {
+    Frame frame;
+    for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
+    while (endpoints[1]->peek(frame)) {
+      ASSERT_EQ(frame.tag, received++);
+      endpoints[1]->release();
+    }
+  }
+  EXPECT_TRUE(world.transports[0]->flushed());
+  EXPECT_GE(world.transports[0]->memory_bytes(), 2 * options.queue_bytes);
+}
+
+TEST(TcpTransport, SettingsThatDifferAreNamed) {
+  conformance::ThreadExchange exchange(2);
+  conformance::in_threads(2, [&](Rank rank) {
+    TransportOptions options = two_ranks();
+    options.rank = rank;
+    if (rank == 1) options.frame_bytes_max = 8192;
+    const Status status = make_tcp_transport(options, exchange.of(rank)).status();
+    EXPECT_EQ(status.code(), StatusCode::mismatch);
+    EXPECT_THAT(status.message(), HasSubstr("8192"));
+  });
+}
+
+TEST(TcpTransport, ARankThatCannotListenTellsAll) {
+  conformance::ThreadExchange exchange(2);
+  conformance::in_threads(2, [&](Rank rank) {
+    TransportOptions options = two_ranks();
+    options.rank = rank;
+    if (rank == 1) options.bind_address = "0.0.0.0";
+    const Status status = make_tcp_transport(options, exchange.of(rank)).status();
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_THAT(status.message(), HasSubstr("0.0.0.0"));
+  });
+}
+
+TEST(TcpTransport, WithoutASecretOnlyLoopbackWillDo) {
+  TransportOptions options;
+  options.bind_address = "192.0.2.1";
+  const auto alone = [](const std::string& mine) -> Result<std::vector<std::string>> {
+    return std::vector<std::string>{mine};
+  };
+  const Status status = make_tcp_transport(options, alone).status();
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), HasSubstr("TUTTI_JOB_SECRET_FILE"));
+}
+
+// Rank 1 is a process of its own that dies by SIGKILL with frames in flight.
+TEST(TcpTransport, AKilledProcessIsNamed) {
+  Socket listener = listen_on(parse_address("127.0.0.1", 0).value()).value();
+  BootstrapOptions meeting;
+  meeting.size = 2;
+  meeting.port = local_address(listener)->port();
+  meeting.secret = "s3cret";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  const Rank rank = child == 0 ? 1 : 0;
+  meeting.rank = rank;
+  if (rank == 0) meeting.listening_socket = ::dup(listener.descriptor());
+  TransportOptions options = two_ranks();
+  options.rank = rank;
+  auto group = join(meeting);
+  if (child == 0) {
+    if (!group.ok()) ::_exit(1);
+    auto made =
+        make_tcp_transport(options, [&](const auto& mine) { return (*group)->exchange(mine); });
+    if (!made.ok()) ::_exit(1);
+    Endpoint* endpoint = (*made)->endpoint(0, 0).value();
+    while (endpoint->reserve(100).empty()) ::usleep(100);
+    endpoint->commit(1, 100);
+    while (true) {
+      if (!(*made)->poll().ok()) ::_exit(1);
+      (*made)->sleep(1000);
+    }
+  }
+  ASSERT_TRUE(group.ok()) << group.status().to_string();
+  auto made =
+      make_tcp_transport(options, [&](const auto& mine) { return (*group)->exchange(mine); });
+  ASSERT_TRUE(made.ok());
+  Endpoint* endpoint = (*made)->endpoint(1, 0).value();
+  Frame frame;
+  for (int i = 0; i < 20000 && !endpoint->peek(frame); ++i) {
+    ASSERT_TRUE((*made)->poll().ok());
+    (*made)->sleep(1000);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  Result<bool> polled = (*made)->poll();
+  for (int i = 0; i < 20000 && polled.ok(); ++i) {
+    (*made)->sleep(1000);
+    polled = (*made)->poll();
+  }
+  EXPECT_EQ(polled.status().code(), StatusCode::peer_lost);
+  EXPECT_THAT(polled.status().message(), HasSubstr("rank 1"));
+  EXPECT_FALSE(endpoint->peek(frame));
+}
+
+}  // namespace
+}  // namespace tutti::transport
