@@ -53,7 +53,8 @@ enum class LinkKind : std::uint8_t {
   network,
 };
 
-// Where the numbers of a link come from, from least to most trustworthy.
+// Where the bandwidth of a link comes from, from least to most trustworthy. (Nothing reports
+// latencies; they are defaults unless a person or a measurement says otherwise.)
 enum class LinkSource : std::uint8_t {
   assumed,   // a documented default (src/topology/defaults.hpp)
   given,     // written by a person, as in a synthetic line

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "topology/numbers.hpp"
 #include "tutti/topology.hpp"
 
@@ -22,11 +25,7 @@ std::string info_of(const Vertex& vertex, const char* key) {
 }
 
 std::string human_bytes(const std::string& digits) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double amount = topology::parse_number<double>(digits).value_or(0);
-  std::size_t unit = 0;
-  for (; amount >= 1024 && unit + 1 < std::size(kUnits); ++unit) amount /= 1024;
-  return fmt::format("{:.4g} {}", amount, kUnits[unit]);
+  return base::format_bytes(topology::parse_number<std::uint64_t>(digits).value_or(0));
 }
 
 // "0-3,8": ascending numbers with runs joined.
@@ -48,6 +47,15 @@ std::string plural(std::size_t count, std::string_view what) {
 
 void append(std::string& text, const std::string& more, std::string_view separator = ", ") {
   if (!more.empty()) text += (text.empty() ? "" : std::string(separator)) + more;
+}
+
+// What a PCI class stands for, among those that are shown as plain devices.
+std::string purpose(const std::string& pci_class) {
+  const std::string base = pci_class.substr(0, 2);
+  return base == "01"   ? "storage"
+         : base == "03" ? "display"
+         : base == "0b" ? "coprocessor"
+                        : "class " + pci_class;
 }
 
 std::string rate_of(const Link& link) {
@@ -196,7 +204,7 @@ class Printer {
       if (const std::string bytes = info_of(vertex, key); !bytes.empty())
         append(details, human_bytes(bytes));
     if (info_of(vertex, "cores") == "none") append(details, "no cores");
-    if (vertex.kind == VertexKind::pci_device) append(details, "class " + info_of(vertex, "class"));
+    if (vertex.kind == VertexKind::pci_device) append(details, purpose(info_of(vertex, "class")));
     append(details, info_of(vertex, "vendor"));
     append(details, info_of(vertex, "model"), vertex.kind == VertexKind::package ? ", " : " ");
     append(details, info_of(vertex, "subtype"));
@@ -204,9 +212,16 @@ class Printer {
         vertex.kind == VertexKind::pci_device || vertex.kind == VertexKind::pci_bridge;
     if (!named_by_address) append(details, info_of(vertex, "pci"));
     for (const LinkId link : topology_.links_at(id)) append(details, link_label(id, link));
-    std::string text = short_name(id);
+    // "l3-0" is a fine name and a poor label.
+    std::string text = vertex.kind == VertexKind::cache ? cache_label(id) : short_name(id);
     append(text, details, ": ");
     return text;
+  }
+
+  std::string cache_label(VertexId id) const {
+    const std::string name = short_name(id);
+    const bool has_level = name.size() > 1 && name[0] == 'l';
+    return has_level ? fmt::format("L{} cache", name.substr(1, name.find('-') - 1)) : name;
   }
 
   // What a vertex says of a link: the way up the PCI tree, to the network, to other GPUs.
@@ -224,19 +239,21 @@ class Printer {
   }
 
   void print_links() {
-    using Alike = std::tuple<LinkKind, double, double, double, LinkSource>;
-    std::map<Alike, std::size_t> counts;
-    for (const Link& link : topology_.links())
-      ++counts[{link.kind, link.bandwidth_ab, link.bandwidth_ba, link.latency_ns, link.source}];
     out_ += fmt::format("\n{:<14}{:>7}{:>12}{:>12}  {}\n", "links", "count", "GB/s", "latency ns",
                         "source");
-    for (const auto& [alike, count] : counts) {
-      const auto& [kind, ab, ba, latency_ns, source] = alike;
+    // Alike is what prints alike.
+    std::map<std::tuple<LinkKind, double, std::string>, std::size_t> counts;
+    for (const Link& link : topology_.links()) {
       const std::string rate =
-          ab == ba ? fmt::format("{:.4g}", ab) : fmt::format("{:.4g}/{:.4g}", ab, ba);
-      out_ += fmt::format("{:<14}{:>7}{:>12}{:>12.4g}  {}\n", to_string(kind), count, rate,
-                          latency_ns, to_string(source));
+          link.bandwidth_ab == link.bandwidth_ba
+              ? fmt::format("{:.4g}", link.bandwidth_ab)
+              : fmt::format("{:.4g}/{:.4g}", link.bandwidth_ab, link.bandwidth_ba);
+      ++counts[{link.kind, std::round(link.bandwidth_ab * 100),
+                fmt::format("{:>12}{:>12.4g}  {}", rate, link.latency_ns, to_string(link.source))}];
     }
+    for (const auto& [alike, count] : counts)
+      out_ += fmt::format("{:<14}{:>7}{}\n", to_string(std::get<LinkKind>(alike)), count,
+                          std::get<std::string>(alike));
     out_ += "GB/s per direction (memory: both together); ~ and assumed: not known, a usual value\n";
   }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.hpp"
 #include "base/try.hpp"
 #include "topology/defaults.hpp"
 #include "topology/hwloc_import.hpp"
@@ -21,16 +22,6 @@ namespace {
 
 using topology::NetworkInterface;
 using topology::Sysfs;
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    items.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
 
 std::string info_of(const Vertex& vertex, const char* key) {
   const auto found = vertex.info.find(key);
@@ -59,7 +50,8 @@ class SysfsOverlay {
       if (link.kind != LinkKind::pcie) continue;
       const std::string address = info_of(builder_.vertex(link.b), "pci");
       if (address.empty()) continue;
-      if (const auto bandwidth = sysfs_.pci_link_bandwidth(address)) {
+      const std::string above = info_of(builder_.vertex(link.a), "pci");
+      if (const auto bandwidth = sysfs_.pci_link_bandwidth(address, above)) {
         link.bandwidth_ab = link.bandwidth_ba = *bandwidth;
         link.source = LinkSource::reported;
       }
@@ -70,23 +62,25 @@ class SysfsOverlay {
   void connect_nic(VertexId nic) {
     std::optional<double> best;
     bool up = false;
-    for (const std::string& name : split(info_of(builder_.vertex(nic), "net"))) {
-      seen_.insert(name);
-      const auto interface = sysfs_.network_interface(name);
+    const std::string interfaces = info_of(builder_.vertex(nic), "net");
+    for (const std::string_view name : base::split(interfaces, ',')) {
+      seen_.emplace(name);
+      const auto interface = sysfs_.network_interface(std::string(name));
       if (!interface) continue;
       up = up || interface->up;
       if (interface->up && interface->bandwidth)
         best = std::max(best.value_or(0), *interface->bandwidth);
     }
-    for (const std::string& name : split(info_of(builder_.vertex(nic), "fabric")))
-      if (const auto rate = sysfs_.infiniband_bandwidth_of(name))
+    const std::string fabrics = info_of(builder_.vertex(nic), "fabric");
+    for (const std::string_view name : base::split(fabrics, ','))
+      if (const auto rate = sysfs_.infiniband_bandwidth_of(std::string(name)))
         best = std::max(best.value_or(0), *rate);
     if (best || up) connect_to_network(nic, best);
   }
 
   // Virtual machines and containers have interfaces without a PCI function.
   void add_nics_off_pci() {
-    VertexId node = VertexId{0};
+    const VertexId node{0};
     for (const NetworkInterface& interface : sysfs_.network_interfaces()) {
       if (!interface.up || seen_.count(interface.name) > 0) continue;
       const std::string name = fmt::format("{}/net-{}", builder_.vertex(node).name, off_pci_++);

@@ -64,6 +64,7 @@ std::string plain(const char* text) {
   clean.resize(std::min(clean.size(), kLongest));
   std::replace_if(
       clean.begin(), clean.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  clean.erase(clean.find_last_not_of(' ') + 1);
   return clean;
 }
 

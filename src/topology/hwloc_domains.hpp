@@ -11,7 +11,7 @@
 
 namespace tutti::topology {
 
-// Printable ASCII, cut to a length that a topology takes.
+// Printable ASCII without trailing space, cut to a length that a topology takes.
 std::string plain(const char* text);
 
 // A package, memory domain, shared cache or core on its way to becoming a vertex.

@@ -2,9 +2,10 @@
 // binds nothing; pinning is the launcher's work.
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
+#include "base/text.hpp"
+#include "topology/numbers.hpp"
 #include "tutti/topology.hpp"
 
 namespace tutti {
@@ -18,20 +19,11 @@ std::vector<VertexId> automatic_seats(const Topology& topology) {
   return {};
 }
 
-// Appends the numbers of a list such as "0,24"; what is not a number is left out.
-void append_numbers(std::string_view list, std::vector<int>& numbers) {
-  while (!list.empty()) {
-    const std::string_view item = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(list.size(), item.size() + 1));
-    int number = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
-    if (error == std::errc() && end == item.data() + item.size()) numbers.push_back(number);
-  }
-}
-
 void append_cpus(const Topology& topology, VertexId id, std::vector<int>& cpus) {
   const auto& info = topology.vertex(id).info;
-  if (const auto pus = info.find("pus"); pus != info.end()) append_numbers(pus->second, cpus);
+  if (const auto pus = info.find("pus"); pus != info.end())
+    for (const std::string_view item : base::split(pus->second, ','))
+      if (const auto cpu = topology::parse_number<int>(item)) cpus.push_back(*cpu);
   for (const VertexId child : topology.children_of(id)) append_cpus(topology, child, cpus);
 }
 

@@ -57,12 +57,21 @@ Sysfs::Sysfs(std::string root) : root_(std::move(root)) {
   if (root_.empty() || root_.back() != '/') root_ += '/';
 }
 
-std::optional<double> Sysfs::pci_link_bandwidth(std::string_view address) const {
+std::optional<double> Sysfs::pci_fastest(std::string_view address, std::string_view width) const {
   const std::string device = "sys/bus/pci/devices/" + std::string(address);
-  const auto speed = read(device + "/current_link_speed");
-  const auto width = read(device + "/current_link_width");
-  if (!speed || !width) return std::nullopt;
-  return pcie_bandwidth(*speed, *width);
+  for (const char* file : {"/max_link_speed", "/current_link_speed"})
+    if (const auto bandwidth = pcie_bandwidth(read(device + file).value_or(""), width))
+      return bandwidth;
+  return std::nullopt;
+}
+
+std::optional<double> Sysfs::pci_link_bandwidth(std::string_view address,
+                                                std::string_view above) const {
+  const std::string device = "sys/bus/pci/devices/" + std::string(address);
+  const std::string width = read(device + "/current_link_width").value_or("");
+  const auto own = pci_fastest(address, width);
+  const auto other = above.empty() ? std::nullopt : pci_fastest(above, width);
+  return own && other ? std::min(*own, *other) : own;
 }
 
 std::optional<NetworkInterface> Sysfs::network_interface(const std::string& name) const {

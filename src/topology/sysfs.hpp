@@ -27,8 +27,10 @@ class Sysfs {
   // `root` holds sys/.
   explicit Sysfs(std::string root);
 
-  // The link of the PCI function with its parent, where it tells.
-  std::optional<double> pci_link_bandwidth(std::string_view address) const;
+  // The link between a PCI function and the bridge above it ("" for none), where they tell. Idle
+  // devices slow their links down, so this is the speed that both ends can reach at the width
+  // that they agreed on.
+  std::optional<double> pci_link_bandwidth(std::string_view address, std::string_view above) const;
 
   // The interface as /sys/class/net shows it, if it is there.
   std::optional<NetworkInterface> network_interface(const std::string& name) const;
@@ -41,6 +43,8 @@ class Sysfs {
   std::vector<NetworkInterface> network_interfaces() const;
 
  private:
+  std::optional<double> pci_fastest(std::string_view address, std::string_view width) const;
+
   // First line of a file below the root without trailing space; nullopt when unreadable.
   std::optional<std::string> read(const std::string& path) const;
   std::vector<std::string> list(const std::string& path) const;
