@@ -1,0 +1,33 @@
+// reduce_scatter_perf: every rank's buffer is reduced, and rank r gets block r of the result.
+#include "perf/common/tool.hpp"
+
+namespace tutti::perf {
+
+const Tool& reduce_scatter_tool() {
+  static const Tool tool{
+      .name = "reduce_scatter_perf",
+      .collective = Collective::reduce_scatter,
+      .shape =
+          [](std::size_t elements, std::size_t element_bytes, int ranks) {
+            const std::size_t each = block(elements, element_bytes, ranks);
+            return Shape{each, each * static_cast<std::size_t>(ranks), each, 0, each};
+          },
+      .call =
+          [](Communicator& ranks, const Call& c) {
+            return ranks.reduce_scatter(c.input, c.output, c.count, c.type, c.op);
+          },
+      .start =
+          [](Communicator& ranks, const Call& c) {
+            return ranks.reduce_scatter_async(c.input, c.output, c.count, c.type, c.op);
+          },
+      .expected =
+          [](const Shape& shape, Rank rank, int, Rank) {
+            const std::size_t first = static_cast<std::size_t>(rank) * shape.count;
+            return std::vector<Piece>{{kReduced, first, shape.count}};
+          },
+      .busbw_factor = others,
+  };
+  return tool;
+}
+
+}  // namespace tutti::perf
