@@ -45,6 +45,11 @@ function(tutti_join_parts)
   target_link_libraries(tutti PRIVATE ${TUTTI_LINK_LIBRARIES})
   set_target_properties(tutti PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
                                          SOVERSION ${PROJECT_VERSION_MAJOR})
+  if(BUILD_SHARED_LIBS)
+    set(map ${PROJECT_SOURCE_DIR}/cmake/tutti.map)
+    target_link_options(tutti PRIVATE -Wl,--version-script=${map} -Wl,--no-undefined)
+    set_target_properties(tutti PROPERTIES LINK_DEPENDS ${map})
+  endif()
 endfunction()
 
 # tutti_link_internal(<target> <parts>...): for tests and `tutti` itself, which may look inside.

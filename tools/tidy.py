@@ -3,7 +3,7 @@
 
   tools/tidy.py                       every rule
   tools/tidy.py --rules layers,text   some of them; --list names them all
-  tools/tidy.py --fix PATH...         formats these files with clang-format instead
+  tools/tidy.py --fix [PATH...]       formats these files, or all, with clang-format instead
 
 Each rule is a function from a Tree to complaints. tests/tidy/tidy_test.py feeds each of them a
 sample that it must reject. What a compiler or CMake already refuses is not repeated here.
@@ -377,13 +377,13 @@ def main():
     parser.add_argument("--compiler", default="g++", help="for the rule `headers`")
     parser.add_argument("--cache", help="folder where `headers` notes what it has compiled")
     parser.add_argument("--list", action="store_true", help="name the rules and stop")
-    parser.add_argument("--fix", nargs="+", metavar="PATH")
+    parser.add_argument("--fix", nargs="*", metavar="PATH")
     options = parser.parse_args()
     if options.list:
         print("\n".join(RULES))
         return 0
-    if options.fix:
-        fix(options.fix)
+    if options.fix is not None:
+        fix(options.fix or Tree(options.root).paths)
         return 0
     unknown = set(options.rules.split(",")) - set(RULES)
     if unknown:
