@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ElementTree
 
 def reason(case):
     """GoogleTest prints `file:line: Skipped`, then the reason on a line of its own."""
+    if case.get("status") == "disabled":
+        return "disabled in its source"
     output = case.findtext("system-out") or ""
     found = re.search(r": Skipped\n(.+)", output)
     if found:
