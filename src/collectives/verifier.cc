@@ -28,6 +28,7 @@
 #include <fmt/format.h>
 
 #include "collectives/contract.hpp"
+#include "collectives/splitmix.hpp"
 #include "collectives/verifier_flow.hpp"
 #include "collectives/verifier_form.hpp"
 #include "collectives/verifier_order.hpp"
@@ -241,5 +242,15 @@ std::vector<Addressable> all_direct(int ranks) {
 }
 
 std::vector<Addressable> all_staged(int ranks) { return std::vector<Addressable>(at(ranks)); }
+
+std::vector<Addressable> some_direct(int ranks, std::uint64_t seed) {
+  SplitMix dice(seed);
+  std::vector<Addressable> addressable;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    const int bits = dice.below(8);
+    addressable.push_back({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0});
+  }
+  return addressable;
+}
 
 }  // namespace tutti::collectives

@@ -62,5 +62,7 @@ Verdict verify_lowered(std::span<const LoweredProgram> programs,
 // All ranks alike: everything direct that can be, or everything staged.
 std::vector<Addressable> all_direct(int ranks);
 std::vector<Addressable> all_staged(int ranks);
+// Each buffer of each rank by itself, as the seed says.
+std::vector<Addressable> some_direct(int ranks, std::uint64_t seed);
 
 }  // namespace tutti::collectives
