@@ -2,14 +2,13 @@
 #include "transport/fifo/queue.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <new>
 
 namespace tutti::transport::fifo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3130717574747574;  // "tuttuq01"
-constexpr std::uint32_t kCellCountMin = 64;
+constexpr std::uint64_t kMagic = 0x3230717574747574;  // "tuttuq02"
+constexpr std::uint64_t kCellCount = 64;
 constexpr std::size_t kPageBytes = 4096;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
@@ -26,21 +25,22 @@ Cell* cells_in(std::byte* memory, const Layout& layout) {
 
 Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
   Layout layout;
-  layout.slot_bytes = round_up(std::max(frame_bytes_max, kLineBytes), kLineBytes);
-  layout.slot_count =
-      static_cast<std::uint32_t>(std::max<std::size_t>(2, queue_bytes / layout.slot_bytes));
-  layout.cell_count = std::max(kCellCountMin, std::bit_ceil(layout.slot_count));
+  layout.cell_count = kCellCount;
+  layout.frame_bytes_max = round_up(std::max(frame_bytes_max, kLineBytes), kLineBytes);
+  layout.payload_bytes = std::max(round_up(queue_bytes, kLineBytes), 2 * layout.frame_bytes_max);
+  // Places are 32-bit numbers of lines.
+  TUTTI_ASSERT(layout.payload_bytes / kLineBytes < kInCell, "a queue has less than 256 GiB");
   return layout;
 }
 
 std::size_t Layout::cells_offset() const { return round_up(sizeof(Control), kLineBytes); }
 
-std::size_t Layout::slots_offset() const {
+std::size_t Layout::payloads_offset() const {
   return round_up(cells_offset() + cell_count * sizeof(Cell), kPageBytes);
 }
 
 std::size_t Layout::bytes() const {
-  return round_up(slots_offset() + slot_count * slot_bytes, kPageBytes);
+  return round_up(payloads_offset() + payload_bytes, kPageBytes);
 }
 
 void initialize(std::byte* memory, const Layout& layout) {
@@ -62,21 +62,31 @@ void Producer::attach(std::byte* memory, const Layout& layout) {
   layout_ = layout;
   control_ = control_in(memory);
   cells_ = cells_in(memory, layout);
-  slots_ = memory + layout.slots_offset();
+  payloads_ = memory + layout.payloads_offset();
+  ends_.assign(layout.cell_count, 0);
 }
 
 // Looks at the consumer's position. One that is not between what it was and what was sent leaves
 // the queue full forever.
 void Producer::refresh() {
-  const std::uint64_t position = control_->released.value.load(std::memory_order_acquire);
-  const auto frames = static_cast<std::uint32_t>(position);
-  const auto slots = static_cast<std::uint32_t>(position >> 32);
-  if (sent_ - frames > sent_ - released_ || slots_sent_ - slots > slots_sent_ - slots_released_) {
+  const std::uint64_t frames = control_->released.value.load(std::memory_order_acquire);
+  if (sent_ - frames > sent_ - released_) {
     corrupt_ = true;
     return;
   }
+  if (frames == released_) return;
   released_ = frames;
-  slots_released_ = slots;
+  freed_ = ends_[(frames - 1) & (layout_.cell_count - 1)];
+}
+
+// A payload lies in one piece: one that does not fit before the ring's end goes to its beginning.
+std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
+  const std::size_t place = written_ % layout_.payload_bytes;
+  const bool fits = place + bytes <= layout_.payload_bytes;
+  reserved_ = fits ? written_ : written_ - place + layout_.payload_bytes;
+  if (reserved_ + bytes - freed_ > layout_.payload_bytes) refresh();
+  if (reserved_ + bytes - freed_ > layout_.payload_bytes) return full();
+  return {payloads_ + reserved_ % layout_.payload_bytes, bytes};
 }
 
 std::span<std::byte> Producer::full() {
@@ -86,8 +96,7 @@ std::span<std::byte> Producer::full() {
 
 bool Producer::room_appeared() {
   if (!starved_ || control_ == nullptr) return false;
-  const std::uint64_t known = (std::uint64_t{slots_released_} << 32) | released_;
-  if (control_->released.value.load(std::memory_order_acquire) == known) return false;
+  if (control_->released.value.load(std::memory_order_acquire) == released_) return false;
   starved_ = false;
   return true;
 }
@@ -96,7 +105,7 @@ void Consumer::attach(std::byte* memory, const Layout& layout) {
   layout_ = layout;
   control_ = control_in(memory);
   cells_ = cells_in(memory, layout);
-  slots_ = memory + layout.slots_offset();
+  payloads_ = memory + layout.payloads_offset();
 }
 
 bool Consumer::news() {
@@ -106,7 +115,7 @@ bool Consumer::news() {
     shown_ = taken_ + 1;
     found = true;
   }
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < kSignalCount; ++i) {
     const std::uint64_t value = control_->signals[i].value.load(std::memory_order_acquire);
     found = found || value != seen_[i];
     seen_[i] = value;

@@ -5,11 +5,11 @@
 // costs about the same, however little of it is used. So a small frame (up to 48 bytes) is one
 // line: the frame's number, its header and its payload together, published by one store. The
 // consumer looks at one line only, the next cell's; that line's number says whether the frame is
-// there, so that no shared tail index goes back and forth. Larger payloads lie in slots, which are
-// used in order, so that a cell need not say which. The consumer's position lies on a line of its
-// own, which the producer reads only when the queue looks full.
+// there, so that no shared tail index goes back and forth. Larger payloads lie one behind the other
+// in a ring of bytes, each in one piece, and their cell says where. The consumer's position lies on
+// a line of its own, which the producer reads only when the queue looks full.
 //
-//   | description | released | produced | granted | cells ... | slots ...                        |
+//   | description | released | produced | granted | cells ... | payloads ...                     |
 //     once          consumer   producer   producer  producer    producer, read by the consumer
 //
 // All that the other side wrote is checked before use: a peer gone mad is reported (corrupt()), and
@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include "base/assert.hpp"
 #include "tutti/transport.hpp"
@@ -35,31 +36,28 @@ inline constexpr std::size_t kInlineBytes = 48;
 
 // How a queue's memory is divided; both sides compute it from the same options.
 struct Layout {
-  std::uint32_t cell_count = 0;  // a power of two
-  std::uint32_t slot_count = 0;
-  std::uint64_t slot_bytes = 0;
+  std::uint64_t cell_count = 0;       // a power of two
+  std::uint64_t frame_bytes_max = 0;  // whole lines
+  std::uint64_t payload_bytes = 0;    // at least two frames, whole lines
 
-  // Slots of `frame_bytes_max`, as many as `queue_bytes` holds but at least two.
   static Layout of(std::size_t frame_bytes_max, std::size_t queue_bytes);
 
   std::size_t cells_offset() const;
-  std::size_t slots_offset() const;
+  std::size_t payloads_offset() const;
   std::size_t bytes() const;
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// Where a frame's payload lies.
-enum class Place : std::uint32_t { in_cell = 1, in_slot = 2 };
-
 struct alignas(kLineBytes) Cell {
   std::atomic<std::uint32_t> number;  // of the frame it holds, counted from 1 modulo 2^32
   std::atomic<std::uint32_t> tag;
   std::atomic<std::uint32_t> bytes;
-  std::atomic<Place> place;
+  std::atomic<std::uint32_t> place;  // of the payload: kInCell, or which line of the ring
   std::byte payload[kInlineBytes];
 };
 static_assert(sizeof(Cell) == kLineBytes);
+inline constexpr std::uint32_t kInCell = 0xffffffff;
 
 // The head of a queue's memory, one line for each thing that somebody else writes.
 struct Control {
@@ -71,8 +69,8 @@ struct Control {
     std::atomic<std::uint64_t> value;
   };
   Description description;
-  Counter released;    // by the consumer: frames in the low half, slots in the high half
-  Counter signals[2];  // by the producer, indexed by Signal
+  Counter released;               // by the consumer: frames
+  Counter signals[kSignalCount];  // by the producer, indexed by Signal
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -108,20 +106,24 @@ class Producer {
 
  private:
   void refresh();
+  std::span<std::byte> reserve_in_ring(std::size_t bytes);
   std::span<std::byte> full();
+  std::size_t cell_index() const { return sent_ & (layout_.cell_count - 1); }
 
   Control* control_ = nullptr;
   Cell* cells_ = nullptr;
-  std::byte* slots_ = nullptr;
+  std::byte* payloads_ = nullptr;
   Layout layout_;
-  std::uint32_t sent_ = 0;        // frames committed, modulo 2^32
-  std::uint32_t slots_sent_ = 0;  // slots committed, modulo 2^32
-  std::uint32_t slot_ = 0;        // the next slot's place
-  std::uint32_t released_ = 0;    // the consumer's position when last looked at
-  std::uint32_t slots_released_ = 0;
-  Place reserved_ = Place::in_cell;
+  // Positions count up forever; modulo the number of cells, or of payload bytes, they are places.
+  std::uint64_t sent_ = 0;      // frames committed
+  std::uint64_t released_ = 0;  // frames released, when last looked at
+  std::uint64_t written_ = 0;   // end of the last payload
+  std::uint64_t freed_ = 0;     // end of the last payload released
+  std::uint64_t reserved_ = 0;  // where the payload that is being built begins
+  bool in_cell_ = true;         // it is a small one
   bool starved_ = false;
   bool corrupt_ = false;
+  std::vector<std::uint64_t> ends_;  // by cell: where its frame's payload ended
   // A small frame is built here and copied at commit: were it built in its cell, the consumer's
   // looking at the cell would take the line away between two stores.
   alignas(kLineBytes) std::byte staging_[kInlineBytes] = {};
@@ -155,13 +157,11 @@ class Consumer {
 
   Control* control_ = nullptr;
   Cell* cells_ = nullptr;
-  const std::byte* slots_ = nullptr;
+  const std::byte* payloads_ = nullptr;
   Layout layout_;
-  std::uint32_t taken_ = 0;  // frames released, modulo 2^32
-  std::uint32_t slots_taken_ = 0;
-  std::uint32_t slot_ = 0;
-  std::uint32_t shown_ = 0;  // number of the newest frame that was shown
-  std::uint64_t seen_[2] = {0, 0};
+  std::uint64_t taken_ = 0;  // frames released
+  std::uint64_t shown_ = 0;  // frames that were shown, now or before
+  std::uint64_t seen_[kSignalCount] = {};
   bool corrupt_ = false;
 };
 
@@ -169,34 +169,31 @@ class Consumer {
 
 inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   if (control_ == nullptr) return {};
-  TUTTI_ASSERT(bytes <= layout_.slot_bytes, "a frame may be frame_bytes_max() long at most");
+  TUTTI_ASSERT(bytes <= layout_.frame_bytes_max, "a frame has at most frame_bytes_max() bytes");
   if (sent_ - released_ == layout_.cell_count) refresh();
   if (sent_ - released_ == layout_.cell_count) return full();
-  if (bytes <= kInlineBytes) {
-    reserved_ = Place::in_cell;
-    return {staging_, bytes};
-  }
-  if (slots_sent_ - slots_released_ == layout_.slot_count) refresh();
-  if (slots_sent_ - slots_released_ == layout_.slot_count) return full();
-  reserved_ = Place::in_slot;
-  return {slots_ + slot_ * layout_.slot_bytes, bytes};
+  in_cell_ = bytes <= kInlineBytes;
+  if (!in_cell_) return reserve_in_ring(bytes);
+  return {staging_, bytes};
 }
 
 inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   if (control_ == nullptr) return;
-  Cell& cell = cells_[sent_ & (layout_.cell_count - 1)];
-  if (reserved_ == Place::in_cell) {
+  Cell& cell = cells_[cell_index()];
+  std::uint32_t place = kInCell;
+  if (in_cell_) {
     // All of it, whatever `bytes` is: a copy of a length known to the compiler is a few moves.
     std::memcpy(cell.payload, staging_, kInlineBytes);
   } else {
-    slots_sent_ += 1;
-    slot_ = slot_ + 1 == layout_.slot_count ? 0 : slot_ + 1;
+    place = static_cast<std::uint32_t>(reserved_ % layout_.payload_bytes / kLineBytes);
+    written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   }
+  ends_[cell_index()] = written_;
   cell.tag.store(tag, std::memory_order_relaxed);
   cell.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
-  cell.place.store(reserved_, std::memory_order_relaxed);
+  cell.place.store(place, std::memory_order_relaxed);
   sent_ += 1;
-  cell.number.store(sent_, std::memory_order_release);
+  cell.number.store(static_cast<std::uint32_t>(sent_), std::memory_order_release);
 }
 
 inline void Producer::signal(Signal which, std::uint64_t value) {
@@ -205,35 +202,31 @@ inline void Producer::signal(Signal which, std::uint64_t value) {
 }
 
 inline bool Consumer::readable() const {
-  return control_ != nullptr && next().number.load(std::memory_order_acquire) == taken_ + 1;
+  return control_ != nullptr &&
+         next().number.load(std::memory_order_acquire) == static_cast<std::uint32_t>(taken_ + 1);
 }
 
 inline bool Consumer::peek(Frame& frame) {
   if (!readable()) return false;
   const Cell& cell = next();
-  const std::uint32_t bytes = cell.bytes.load(std::memory_order_relaxed);
-  const Place place = cell.place.load(std::memory_order_relaxed);
-  const bool in_cell = place == Place::in_cell;
-  if (bytes > (in_cell ? kInlineBytes : layout_.slot_bytes) ||
-      (!in_cell && place != Place::in_slot)) {
+  const std::size_t bytes = cell.bytes.load(std::memory_order_relaxed);
+  const std::size_t place = cell.place.load(std::memory_order_relaxed);
+  const bool in_cell = place == kInCell;
+  if (bytes > (in_cell ? kInlineBytes : layout_.frame_bytes_max) ||
+      (!in_cell && place * kLineBytes + bytes > layout_.payload_bytes)) {
     corrupt_ = true;
     return false;
   }
   frame.tag = cell.tag.load(std::memory_order_relaxed);
-  frame.payload = {in_cell ? cell.payload : slots_ + slot_ * layout_.slot_bytes, bytes};
+  frame.payload = {in_cell ? cell.payload : payloads_ + place * kLineBytes, bytes};
   shown_ = taken_ + 1;
   return true;
 }
 
 inline void Consumer::release() {
   if (control_ == nullptr) return;
-  if (next().place.load(std::memory_order_relaxed) == Place::in_slot) {
-    slots_taken_ += 1;
-    slot_ = slot_ + 1 == layout_.slot_count ? 0 : slot_ + 1;
-  }
   taken_ += 1;
-  const std::uint64_t position = (std::uint64_t{slots_taken_} << 32) | taken_;
-  control_->released.value.store(position, std::memory_order_release);
+  control_->released.value.store(taken_, std::memory_order_release);
 }
 
 inline std::uint64_t Consumer::signalled(Signal which) {

@@ -53,7 +53,7 @@ class MemoryTransport final : public Transport {
   MemoryTransport(std::shared_ptr<World> world, Rank rank)
       : world_(std::move(world)),
         rank_(rank),
-        sleeper_(world_->doorbell(rank), fifo::Scope::process),
+        sleeper_(world_->doorbell(rank)),
         endpoints_(static_cast<std::size_t>(size()) * static_cast<std::size_t>(channel_count())) {}
 
   ~MemoryTransport() override {

@@ -43,8 +43,8 @@ std::size_t World::index(Rank from, Rank to, int channel) const {
 
 std::byte* World::make_queue(Rank from, Rank to, int channel) {
   auto* memory = static_cast<std::byte*>(::operator new(layout_.bytes(), kQueueAlignment));
-  // Slots are left as they are: nobody reads one before it was written.
-  std::memset(memory, 0, layout_.slots_offset());
+  // Payloads are left as they are: nobody reads one before it was written.
+  std::memset(memory, 0, layout_.payloads_offset());
   fifo::initialize(memory, layout_);
   queues_[index(from, to, channel)].store(memory, std::memory_order_release);
   return memory;

@@ -187,7 +187,7 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .board = Board(std::move(board))},
       frame_bytes_max_(options.frame_bytes_max),
       doorbell_(self_.board.doorbell(options.rank)),
-      sleeper_(doorbell_, fifo::Scope::host),
+      sleeper_(doorbell_),
       listener_(std::move(listener)),
       connections_(addresses_.size() * static_cast<std::size_t>(options.channel_count)),
       has_board_(addresses_.size()) {

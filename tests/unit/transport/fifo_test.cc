@@ -1,0 +1,253 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <new>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "transport/fifo/doorbell.hpp"
+#include "transport/fifo/endpoint.hpp"
+#include "transport/fifo/queue.hpp"
+
+namespace tutti::transport::fifo {
+namespace {
+
+// A queue in memory of exactly its size, so that the address sanitizer sees any step outside.
+class QueueTest : public testing::Test {
+ protected:
+  void make(std::size_t frame_bytes_max, std::size_t queue_bytes) {
+    layout_ = Layout::of(frame_bytes_max, queue_bytes);
+    memory_.reset(static_cast<std::byte*>(::operator new(layout_.bytes(), kAlignment)));
+    std::memset(memory_.get(), 0, layout_.bytes());
+    initialize(memory_.get(), layout_);
+    producer_.attach(memory_.get(), layout_);
+    consumer_.attach(memory_.get(), layout_);
+  }
+
+  bool send(std::size_t bytes, std::uint8_t value) {
+    const std::span<std::byte> room = producer_.reserve(bytes);
+    if (room.data() == nullptr) return false;
+    std::memset(room.data(), value, room.size());
+    producer_.commit(value, bytes);
+    return true;
+  }
+
+  bool receive(std::size_t bytes, std::uint8_t value) {
+    Frame frame;
+    if (!consumer_.peek(frame) || frame.tag != value || frame.payload.size() != bytes) return false;
+    for (const std::byte got : frame.payload)
+      if (got != std::byte{value}) return false;
+    consumer_.release();
+    return true;
+  }
+
+  Control& control() { return *reinterpret_cast<Control*>(memory_.get()); }
+  Cell& cell(std::size_t index) {
+    return reinterpret_cast<Cell*>(memory_.get() + layout_.cells_offset())[index];
+  }
+
+  static constexpr std::align_val_t kAlignment{4096};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete(memory, kAlignment); }
+  };
+  Layout layout_;
+  std::unique_ptr<std::byte, Free> memory_;
+  Producer producer_;
+  Consumer consumer_;
+};
+
+TEST_F(QueueTest, LayoutHoldsTwoFramesAtLeast) {
+  EXPECT_EQ(Layout::of(65536, 262144).payload_bytes, 262144u);
+  EXPECT_EQ(Layout::of(65536, 10).payload_bytes, 131072u);
+  EXPECT_EQ(Layout::of(1000, 10).frame_bytes_max, 1024u);
+  const Layout layout = Layout::of(1000, 5000);
+  EXPECT_GE(layout.cells_offset(), sizeof(Control));
+  EXPECT_GE(layout.payloads_offset(), layout.cells_offset() + layout.cell_count * sizeof(Cell));
+  EXPECT_GE(layout.bytes(), layout.payloads_offset() + layout.payload_bytes);
+}
+
+TEST_F(QueueTest, DescribesOnlyItsOwnLayout) {
+  make(1024, 4096);
+  EXPECT_TRUE(describes(memory_.get(), layout_));
+  EXPECT_FALSE(describes(memory_.get(), Layout::of(2048, 4096)));
+  memory_.get()[0] ^= std::byte{1};
+  EXPECT_FALSE(describes(memory_.get(), layout_));
+}
+
+TEST_F(QueueTest, DetachedSidesDoNothing) {
+  EXPECT_EQ(producer_.reserve(8).data(), nullptr);
+  Frame frame;
+  EXPECT_FALSE(consumer_.peek(frame));
+  EXPECT_FALSE(consumer_.news());
+  EXPECT_EQ(consumer_.signalled(Signal::produced), 0u);
+  make(64, 128);
+  ASSERT_TRUE(send(8, 1));
+  producer_.close();
+  consumer_.close();
+  EXPECT_EQ(producer_.reserve(8).data(), nullptr);
+  EXPECT_FALSE(consumer_.peek(frame));
+}
+
+// Random sizes and bursts against a list of what is under way.
+TEST_F(QueueTest, BehavesAsABoundedList) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    std::minstd_rand random(seed);
+    const std::size_t frame_bytes_max = 1 + random() % 700;
+    make(frame_bytes_max, random() % 3000);
+    producer_ = Producer();
+    consumer_ = Consumer();
+    producer_.attach(memory_.get(), layout_);
+    consumer_.attach(memory_.get(), layout_);
+    std::deque<std::pair<std::size_t, std::uint8_t>> under_way;
+    std::uint8_t value = 0;
+    for (int step = 0; step < 3000; ++step) {
+      if (random() % 2 == 0) {
+        const std::size_t bytes = random() % (frame_bytes_max + 1);
+        const bool sent = send(bytes, static_cast<std::uint8_t>(value + 1));
+        if (sent) under_way.emplace_back(bytes, ++value);
+        ASSERT_TRUE(sent || !under_way.empty()) << "an empty queue refused a frame";
+      } else if (!under_way.empty()) {
+        ASSERT_TRUE(receive(under_way.front().first, under_way.front().second)) << "seed " << seed;
+        under_way.pop_front();
+      } else {
+        Frame frame;
+        ASSERT_FALSE(consumer_.peek(frame));
+      }
+    }
+  }
+}
+
+TEST_F(QueueTest, AReservationThatIsGivenUpLeavesNoTrace) {
+  make(512, 1024);
+  for (std::uint8_t i = 1; i < 100; ++i) {
+    ASSERT_EQ(producer_.reserve(512).size(), 512u);
+    ASSERT_TRUE(send(i, i));
+    ASSERT_TRUE(receive(i, i));
+  }
+}
+
+TEST_F(QueueTest, SaysOnceThatRoomAppeared) {
+  make(64, 128);
+  while (send(8, 1)) {
+  }
+  EXPECT_FALSE(producer_.room_appeared());
+  ASSERT_TRUE(receive(8, 1));
+  EXPECT_TRUE(producer_.room_appeared());
+  EXPECT_FALSE(producer_.room_appeared());
+  EXPECT_TRUE(send(8, 1));
+}
+
+TEST_F(QueueTest, TellsNewsOnce) {
+  make(64, 128);
+  EXPECT_FALSE(consumer_.news());
+  ASSERT_TRUE(send(8, 1));
+  EXPECT_TRUE(consumer_.news());
+  EXPECT_FALSE(consumer_.news());
+  ASSERT_TRUE(send(8, 2));
+  EXPECT_FALSE(consumer_.news()) << "the first frame hides the second";
+  ASSERT_TRUE(receive(8, 1));
+  EXPECT_TRUE(consumer_.news());
+  ASSERT_TRUE(receive(8, 2));
+  EXPECT_FALSE(consumer_.news());
+  producer_.signal(Signal::granted, 5);
+  EXPECT_TRUE(consumer_.news());
+  EXPECT_FALSE(consumer_.news());
+  producer_.signal(Signal::granted, 6);
+  EXPECT_EQ(consumer_.signalled(Signal::granted), 6u);
+  EXPECT_FALSE(consumer_.news()) << "it was shown already";
+}
+
+TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
+  struct Damage {
+    std::uint32_t bytes;
+    std::uint32_t place;
+  };
+  for (const Damage damage : {Damage{49, kInCell}, Damage{0xffffffff, kInCell}, Damage{129, 0},
+                              Damage{64, 4}, Damage{128, 3}, Damage{1, 0xfffffffe}}) {
+    make(128, 256);
+    producer_ = Producer();
+    consumer_ = Consumer();
+    producer_.attach(memory_.get(), layout_);
+    consumer_.attach(memory_.get(), layout_);
+    ASSERT_TRUE(send(100, 1));
+    cell(0).bytes = damage.bytes;
+    cell(0).place = damage.place;
+    Frame frame;
+    EXPECT_FALSE(consumer_.peek(frame)) << damage.bytes << " at " << damage.place;
+    EXPECT_TRUE(consumer_.corrupt());
+  }
+}
+
+TEST_F(QueueTest, AnImpossiblePositionIsReported) {
+  make(64, 128);
+  while (send(8, 1)) {
+  }
+  control().released.value = layout_.cell_count + 1;  // more than was sent
+  EXPECT_FALSE(send(8, 1));
+  EXPECT_TRUE(producer_.corrupt());
+}
+
+TEST_F(QueueTest, AnEndpointTurnsNonsenseIntoAStatus) {
+  class TestEndpoint : public QueueEndpoint {
+   public:
+    TestEndpoint(std::byte* memory, const Layout& layout, Doorbell& doorbell)
+        : QueueEndpoint(3, doorbell) {
+      consumer_.attach(memory, layout);
+    }
+    MemoryReference export_memory(const void*, std::size_t) override { return {}; }
+    std::byte* import_memory(const MemoryReference&, std::size_t) override { return nullptr; }
+  };
+  make(64, 128);
+  Doorbell doorbell{};
+  TestEndpoint endpoint(memory_.get(), layout_, doorbell);
+  ASSERT_TRUE(send(8, 1));
+  cell(0).bytes = 1000;
+  Frame frame;
+  EXPECT_FALSE(endpoint.peek(frame));
+  EXPECT_EQ(endpoint.status().code(), StatusCode::corrupt_data);
+  EXPECT_NE(endpoint.status().message().find("rank 3"), std::string::npos);
+  cell(0).bytes = 8;
+  EXPECT_FALSE(endpoint.peek(frame)) << "a failure is final";
+}
+
+TEST(DoorbellTest, RingingAnAwakeRankDoesNothing) {
+  Doorbell doorbell{};
+  ring(doorbell);
+  EXPECT_EQ(doorbell.rings, 0u);
+}
+
+TEST(DoorbellTest, WhatIsThereAlreadyEndsTheSleep) {
+  Doorbell doorbell{};
+  Sleeper sleeper(doorbell);
+  int looks = 0;
+  sleeper.sleep(1'000'000'000, [&] { return ++looks == 2; });
+  EXPECT_EQ(looks, 2);
+  EXPECT_EQ(doorbell.sleeping, 0u);
+}
+
+TEST(DoorbellTest, EveryRingIsSeen) {
+  Doorbell doorbell{};
+  std::atomic<int> turn = 0;
+  constexpr int kTurns = 200;
+  std::thread other([&] {
+    for (int i = 0; i < kTurns; ++i) {
+      while (turn.load() != 2 * i) std::this_thread::yield();
+      turn.store(2 * i + 1);
+      ring(doorbell);
+    }
+  });
+  Sleeper sleeper(doorbell);
+  for (int i = 0; i < kTurns; ++i) {
+    while (turn.load() != 2 * i + 1)
+      sleeper.sleep(1'000'000, [&] { return turn.load() == 2 * i + 1; });
+    turn.store(2 * i + 2);
+  }
+  other.join();
+  EXPECT_EQ(turn, 2 * kTurns);
+}
+
+}  // namespace
+}  // namespace tutti::transport::fifo
