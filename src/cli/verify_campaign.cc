@@ -1,0 +1,225 @@
+// Enumerates schedules and proves them, a few at a time.
+#include "cli/verify_campaign.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "collectives/contract.hpp"
+#include "collectives/expand.hpp"
+#include "collectives/lowering.hpp"
+#include "collectives/refine.hpp"
+#include "collectives/verifier.hpp"
+#include "collectives/verifier_form.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using collectives::Addressable;
+using collectives::Algorithm;
+using collectives::LoweredProgram;
+using collectives::Verdict;
+
+// Mixtures of direct and staged are tried in worlds up to this size, so many of them.
+constexpr int kMixedRanksMax = 9;
+constexpr int kMixtures = 4;
+// Worlds that are damaged.
+constexpr int kMutantRanksMin = 2;
+constexpr int kMutantRanksMax = 9;
+
+std::string name_of(const Algorithm& algorithm) {
+  return fmt::format("{}/{}", to_string(algorithm.collective), algorithm.name);
+}
+
+bool is_wanted(const Algorithm& algorithm, const CampaignOptions& options) {
+  return (!options.collective || algorithm.collective == *options.collective) &&
+         (options.algorithm.empty() || algorithm.name == options.algorithm);
+}
+
+// Ranks per node that divide the world; 1 where the algorithm does not care, or none fits.
+std::vector<int> groups_of(const Algorithm& algorithm, int ranks) {
+  std::vector<int> groups;
+  for (int group = 2; algorithm.grouped && group <= ranks / 2; ++group)
+    if (ranks % group == 0) groups.push_back(group);
+  if (groups.empty()) groups.push_back(1);
+  return groups;
+}
+
+int root_count(Collective collective, int ranks) {
+  return has_root(collective) || collective == Collective::send_recv ? ranks : 1;
+}
+
+void add_cases(const Algorithm& algorithm, int ranks, std::vector<Case>& cases,
+               CampaignReport& report) {
+  for (int group : groups_of(algorithm, ranks))
+    for (Rank root = 0; root < root_count(algorithm.collective, ranks); ++root) {
+      const Result<ScheduleShape> shape = algorithm.shape(ranks, root, group);
+      if (shape.ok()) {
+        cases.push_back({&algorithm, ranks, root, group});
+        continue;
+      }
+      NotApplicable& none = report.not_applicable[name_of(algorithm)];
+      if (none.reason.empty()) none.reason = shape.status().message();
+      if (none.ranks.empty() || none.ranks.back() != ranks) none.ranks.push_back(ranks);
+    }
+}
+
+// Requires  steps that stay within their buffers.
+std::vector<ExpandedProgram> expand_all(const Schedule& schedule) {
+  std::vector<ExpandedProgram> programs;
+  for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
+    programs.push_back(collectives::expand(schedule, rank));
+  return programs;
+}
+
+void note(const std::string& name, std::string_view form, const Verdict& verdict,
+          CampaignReport& report) {
+  ++report.worlds;
+  report.steps += verdict.steps;
+  report.messages += verdict.messages;
+  if (!verdict.ok())
+    report.failures.push_back(
+        fmt::format("{}, {}: {}: {}", name, form, to_string(verdict.fault), verdict.reason));
+}
+
+void prove_lowered(const std::string& name, const Schedule& schedule, CampaignReport& report) {
+  const int ranks = schedule.shape.ranks;
+  const std::vector<LoweredProgram> programs = collectives::lower_all(schedule);
+  auto prove = [&](std::string_view form, const std::vector<Addressable>& addressable) {
+    note(name, form, collectives::verify_lowered(programs, addressable), report);
+  };
+  prove("lowered, all staged", collectives::all_staged(ranks));
+  prove("lowered, all direct", collectives::all_direct(ranks));
+  for (int seed = 0; seed < (ranks <= kMixedRanksMax ? kMixtures : 0); ++seed)
+    prove(fmt::format("lowered, mixture {}", seed),
+          collectives::some_direct(ranks, static_cast<std::uint64_t>(seed)));
+}
+
+void add(CampaignReport& total, CampaignReport part) {
+  total.schedules += part.schedules;
+  total.worlds += part.worlds;
+  total.steps += part.steps;
+  total.messages += part.messages;
+  total.failures.insert(total.failures.end(), part.failures.begin(), part.failures.end());
+  total.mutants.add(part.mutants);
+}
+
+// Damages the schedule of one case; `count` mutants of each form.
+void damage_case(const Case& one, int count, CampaignReport& report) {
+  const Result<Schedule> schedule =
+      collectives::build(*one.algorithm, one.ranks, one.root, one.group);
+  if (!schedule.ok()) return;
+  const collectives::TwoSidedWorld world{schedule->shape, expand_all(*schedule)};
+  const collectives::LoweredWorld lowered = collectives::lower_all(*schedule);
+  // A world that is wrong itself says nothing about its mutants; its proof has failed already.
+  if (!collectives::verify(world.shape, world.programs).ok()) return;
+  const auto seed = static_cast<std::uint64_t>(one.ranks * 1000 + one.root);
+  report.mutants.add(collectives::run_mutants(one.name(), world, lowered, count, seed));
+}
+
+bool is_damaged(const Case& one) {
+  return one.ranks >= kMutantRanksMin && one.ranks <= kMutantRanksMax && one.root <= 1;
+}
+
+}  // namespace
+
+std::string Case::name() const {
+  std::string text = fmt::format("{}, {} ranks", name_of(*algorithm), ranks);
+  if (root_count(algorithm->collective, 2) > 1)
+    text += fmt::format(", {} {}",
+                        algorithm->collective == Collective::send_recv ? "shift" : "root", root);
+  if (group > 1) text += fmt::format(", {} per node", group);
+  return text;
+}
+
+std::vector<Case> campaign_cases(const CampaignOptions& options, CampaignReport& report) {
+  std::vector<Case> cases;
+  for (const Algorithm& algorithm : collectives::all_algorithms())
+    for (int ranks = options.ranks_min; ranks <= options.ranks_max; ++ranks)
+      if (is_wanted(algorithm, options)) add_cases(algorithm, ranks, cases, report);
+  std::stable_sort(cases.begin(), cases.end(),
+                   [](const Case& a, const Case& b) { return a.ranks > b.ranks; });
+  return cases;
+}
+
+void prove_schedule(const std::string& name, const Schedule& schedule,
+                    const CampaignOptions& options, CampaignReport& report) {
+  const std::vector<ExpandedProgram> programs = expand_all(schedule);
+  const Verdict verdict = collectives::verify(schedule.shape, programs);
+  if (options.two_sided || !verdict.ok()) note(name, "two-sided", verdict, report);
+  // Lowering is only defined for schedules that are right.
+  if (options.lowered && verdict.ok()) prove_lowered(name, schedule, report);
+}
+
+void prove_case(const Case& one, const CampaignOptions& options, CampaignReport& report) {
+  const Result<Schedule> schedule =
+      collectives::build(*one.algorithm, one.ranks, one.root, one.group);
+  ++report.schedules;
+  if (!schedule.ok()) {
+    report.failures.push_back(one.name() + ": " + schedule.status().message());
+    return;
+  }
+  for (int factor : options.chunk_factors) {
+    if (factor == 1) prove_schedule(one.name(), *schedule, options, report);
+    if (factor == 1 || schedule->shape.collective == Collective::barrier) continue;
+    prove_schedule(fmt::format("{}, {}x wider", one.name(), factor),
+                   collectives::widened(*schedule, factor), options, report);
+    if (const auto sliced = collectives::sliced(*schedule, factor))
+      prove_schedule(fmt::format("{}, {} slices", one.name(), factor), *sliced, options, report);
+  }
+}
+
+void prove_foreign(const std::string& name, const Schedule& schedule,
+                   const CampaignOptions& options, CampaignReport& report) {
+  ++report.schedules;
+  if (const Status shape = collectives::check_shape(schedule.shape); !shape.ok()) {
+    report.failures.push_back(name + ": " + shape.message());
+    return;
+  }
+  std::vector<LoweredProgram> programs;
+  for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
+    programs.push_back(
+        collectives::as_lowered(schedule.shape, rank, collectives::unroll(schedule, rank)));
+  const Verdict form = collectives::check_form(programs);
+  if (form.ok()) return prove_schedule(name, schedule, options, report);
+  note(name, "two-sided", form, report);
+}
+
+CampaignReport run_campaign(const CampaignOptions& options,
+                            const std::function<void(double, const CampaignReport&)>& progress) {
+  CampaignReport total;
+  const std::vector<Case> cases = campaign_cases(options, total);
+  const auto damaged = std::count_if(cases.begin(), cases.end(), is_damaged);
+  // Each damaged case gives as many mutants of either form; more than asked for, because some
+  // worlds are too small for some faults.
+  const int mutants_each =
+      damaged == 0 ? 0 : static_cast<int>((options.mutants + damaged - 1) / damaged);
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t done = 0;
+  auto work = [&] {
+    for (std::size_t i = next++; i < cases.size(); i = next++) {
+      CampaignReport part;
+      prove_case(cases[i], options, part);
+      if (mutants_each > 0 && is_damaged(cases[i])) damage_case(cases[i], mutants_each, part);
+      const std::lock_guard lock(mutex);
+      add(total, std::move(part));
+      progress(static_cast<double>(++done) / static_cast<double>(cases.size()), total);
+    }
+  };
+  const unsigned threads =
+      options.threads > 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::thread> others;
+  for (unsigned t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  std::sort(total.failures.begin(), total.failures.end());
+  std::sort(total.mutants.survivors.begin(), total.mutants.survivors.end());
+  std::sort(total.mutants.proofs.begin(), total.mutants.proofs.end());
+  return total;
+}
+
+}  // namespace tutti::cli
