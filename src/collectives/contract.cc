@@ -16,10 +16,14 @@ Status refuse(std::string text) { return Status(StatusCode::invalid_argument, st
 
 bool has_block_per_rank(Collective collective, Buffer buffer) {
   switch (collective) {
-    case Collective::all_gather: return buffer == Buffer::output;
-    case Collective::reduce_scatter: return buffer == Buffer::input;
-    case Collective::all_to_all: return true;
-    default: return false;
+    case Collective::all_gather:
+      return buffer == Buffer::output;
+    case Collective::reduce_scatter:
+      return buffer == Buffer::input;
+    case Collective::all_to_all:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -87,13 +91,18 @@ Requirement required_output(const ScheduleShape& shape, Rank rank, int output_ch
   const int position = output_chunk % shape.chunks;
   const int own_block = rank * shape.chunks;
   switch (shape.collective) {
-    case Collective::all_reduce: return reduced(shape.ranks, position);
-    case Collective::reduce_scatter: return reduced(shape.ranks, own_block + position);
+    case Collective::all_reduce:
+      return reduced(shape.ranks, position);
+    case Collective::reduce_scatter:
+      return reduced(shape.ranks, own_block + position);
     case Collective::reduce:
       return rank == shape.root ? reduced(shape.ranks, position) : Requirement{};
-    case Collective::all_gather: return moved(block, position);
-    case Collective::broadcast: return moved(shape.root, position);
-    case Collective::all_to_all: return moved(block, own_block + position);
+    case Collective::all_gather:
+      return moved(block, position);
+    case Collective::broadcast:
+      return moved(shape.root, position);
+    case Collective::all_to_all:
+      return moved(block, own_block + position);
     case Collective::send_recv:
       return moved((rank - shape.root + shape.ranks) % shape.ranks, position);
     case Collective::barrier:

@@ -38,9 +38,7 @@ struct Site {
 
   auto& steps() { return steps_of(world, rank); }
   auto& here() { return steps()[at(step)]; }
-  auto& operands(bool destinations) {
-    return destinations ? here().destinations : here().sources;
-  }
+  auto& operands(bool destinations) { return destinations ? here().destinations : here().sources; }
   // One of the step's operands of a kind; null when it has none.
   auto* pick(Operand::Kind kind) {
     std::vector<decltype(&here().sources[0])> found;
@@ -179,8 +177,8 @@ Done change_count(Site<World>& site) {
 Done change_peer(Site<TwoSidedWorld>& site) {
   ExpandedOperand* operand = site.pick(Operand::Kind::message);
   if (operand == nullptr) return std::nullopt;
-  operand->index = (operand->index + 1 + site.dice.below(site.world.shape.ranks)) %
-                   (site.world.shape.ranks + 1);
+  operand->index =
+      (operand->index + 1 + site.dice.below(site.world.shape.ranks)) % (site.world.shape.ranks + 1);
   return fmt::format("to {}", operand->index);
 }
 

@@ -44,7 +44,7 @@ std::optional<Mutant<LoweredWorld>> mutate(const LoweredWorld& world, SplitMix& 
 struct MutantFate {
   Fault fault = Fault::none;  // why the verifier rejected it
   std::string reason;
-  std::string proof;          // that it is right, if the verifier accepted it
+  std::string proof;  // that it is right, if the verifier accepted it
 
   bool rejected() const { return fault != Fault::none; }
   bool equivalent() const { return !rejected() && !proof.empty(); }
@@ -55,9 +55,9 @@ MutantFate judge_mutant(const TwoSidedWorld& original, const Mutant<TwoSidedWorl
 MutantFate judge_mutant(const LoweredWorld& original, const Mutant<LoweredWorld>& mutant,
                         int mixtures);
 
-// Why `mutant` is as right as `original`, shown without running anything: it is the same program, or
-// only lacks waits that other waits imply. Empty when this cannot be shown.
-// Requires  a verified original, and a mutant whose form is right.
+// Why `mutant` is as right as `original`, shown without running anything: it is the same program,
+// or only lacks waits that other waits imply. Empty when this cannot be shown. Requires  a verified
+// original, and a mutant whose form is right.
 std::string prove_equivalent(const LoweredWorld& original, const LoweredWorld& mutant);
 
 // Results of many.

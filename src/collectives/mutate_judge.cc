@@ -151,9 +151,9 @@ struct Touched {
     const int outputs = contract_chunks(shape, Buffer::output);
     for (int k = 0; k < operand.count; ++k) {
       const int chunk = operand.chunk + k;
-      const int alias = operand.buffer == Buffer::input
-                            ? contract_alias(shape, program.rank, chunk)
-                            : operand.buffer == Buffer::output ? chunk : -1;
+      const int alias = operand.buffer == Buffer::input ? contract_alias(shape, program.rank, chunk)
+                        : operand.buffer == Buffer::output ? chunk
+                                                           : -1;
       // Inputs and scratch beyond the outputs, interleaved so that no two numbers collide.
       cells.insert(alias >= 0 ? alias
                               : outputs + 2 * chunk + (operand.buffer == Buffer::scratch ? 1 : 0));
@@ -172,10 +172,7 @@ bool overlap(const std::set<int>& a, const std::set<int>& b) {
 class LocalOrder {
  public:
   LocalOrder(const LoweredProgram& original, const LoweredWorld& mutant, const Ends& ends)
-      : original_(original),
-        program_(mutant[at(original.rank)]),
-        mutant_(mutant),
-        ends_(ends) {
+      : original_(original), program_(mutant[at(original.rank)]), mutant_(mutant), ends_(ends) {
     for (const LoweredStep& step : program_.steps) touched_.emplace_back(program_, step);
   }
 
@@ -266,11 +263,10 @@ bool same_but_for_order(const LoweredWorld& a, const LoweredWorld& b) {
 // Whether all that a step of the mutant waits for, the original waits for too.
 bool only_waits_less(const LoweredStep& original, const LoweredStep& mutant) {
   for (const LoweredDependency& kept : mutant.depends) {
-    const bool was_there =
-        std::any_of(original.depends.begin(), original.depends.end(),
-                    [&](const LoweredDependency& d) {
-                      return d.step == kept.step && (kept.fused || !d.fused);
-                    });
+    const bool was_there = std::any_of(original.depends.begin(), original.depends.end(),
+                                       [&](const LoweredDependency& d) {
+                                         return d.step == kept.step && (kept.fused || !d.fused);
+                                       });
     if (!was_there) return false;
   }
   return true;
@@ -402,9 +398,11 @@ MutationReport run_mutants(std::string_view name, const TwoSidedWorld& two_sided
   constexpr int kMixtures = 3;
   MutationReport report;
   SplitMix dice(seed);
-  run(std::string(name) + " (two-sided)", two_sided, count, dice,
+  run(
+      std::string(name) + " (two-sided)", two_sided, count, dice,
       [&](const Mutant<TwoSidedWorld>& mutant) { return judge_mutant(two_sided, mutant); }, report);
-  run(std::string(name) + " (lowered)", lowered, count, dice,
+  run(
+      std::string(name) + " (lowered)", lowered, count, dice,
       [&](const Mutant<LoweredWorld>& mutant) { return judge_mutant(lowered, mutant, kMixtures); },
       report);
   return report;

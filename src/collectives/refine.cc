@@ -6,7 +6,8 @@
 namespace tutti::collectives {
 namespace {
 
-// The parts of `program` with chunk c taken as chunks c * factor + first ...; `count` times as many.
+// The parts of `program` with chunk c taken as chunks c * factor + first ...; `count` times as
+// many.
 void append_refined(const Program& program, int factor, int first, int count, Program& out) {
   for (const Repeat& part : program.parts) {
     Repeat& refined = out.parts.emplace_back(part);

@@ -14,9 +14,9 @@ namespace tutti::collectives {
 Schedule widened(const Schedule& schedule, int factor);
 
 // Every chunk becomes `factor` chunks, and the whole schedule is done for the first of each, then
-// for the second, ...: what an executor does with the slices of a channel. Nothing when the schedule
-// moves ranges of chunks: every second chunk of a range is no range.
-// Requires  factor >= 1; no barrier.
+// for the second, ...: what an executor does with the slices of a channel. Nothing when the
+// schedule moves ranges of chunks: every second chunk of a range is no range. Requires  factor >=
+// 1; no barrier.
 std::optional<Schedule> sliced(const Schedule& schedule, int factor);
 
 }  // namespace tutti::collectives

@@ -20,9 +20,7 @@ class SplitMix {
   }
 
   // 0 .. bound-1. Requires  bound >= 1.
-  int below(int bound) {
-    return static_cast<int>(next() % static_cast<std::uint64_t>(bound));
-  }
+  int below(int bound) { return static_cast<int>(next() % static_cast<std::uint64_t>(bound)); }
 
  private:
   std::uint64_t state_;

@@ -41,7 +41,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Verdict fail(Fault fault, std::string reason) { return Verdict{fault, std::move(reason), 0, 0}; }
 
-// Carries out the steps of a Flow in a given order on abstract memory, and watches who touches what.
+// Carries out the steps of a Flow in a given order on abstract memory, and watches who touches
+// what.
 class Machine {
  public:
   Machine(const Flow& flow, const HappensBefore& order)
@@ -61,8 +62,8 @@ class Machine {
   Verdict execute(int step) {
     const FlowStep& what = flow_.steps[at(step)];
     if (const int cell = self_conflict(flow_, what); cell >= 0)
-      return fail(Fault::race, fmt::format("{} shifts {} over itself", name(step),
-                                           flow_.memory.describe(cell)));
+      return fail(Fault::race,
+                  fmt::format("{} shifts {} over itself", name(step), flow_.memory.describe(cell)));
     for (const FlowAccess& access : accesses_of(what))
       if (std::string wrong = note(step, access); !wrong.empty()) return fail(Fault::race, wrong);
     for (int k = 0; k < what.count && moves_content(what); ++k)
@@ -78,8 +79,7 @@ class Machine {
         const Value value = memory_[at(flow_.memory.cell(rank, Buffer::output, chunk))];
         if (std::string wrong = judge(table_, required_output(shape, rank, chunk), value);
             !wrong.empty())
-          return fail(Fault::contract,
-                      fmt::format("output[{}] of rank {} {}", chunk, rank, wrong));
+          return fail(Fault::contract, fmt::format("output[{}] of rank {} {}", chunk, rank, wrong));
       }
     return {};
   }
@@ -99,9 +99,9 @@ class Machine {
     return describe_step(what.rank, what.number, what.kind);
   }
 
-  // Steps come in an order that extends happens-before, so an access conflicts with nothing if it is
-  // ordered after the last write and, when it writes, after the reads since then: those before are
-  // ordered before that write.
+  // Steps come in an order that extends happens-before, so an access conflicts with nothing if it
+  // is ordered after the last write and, when it writes, after the reads since then: those before
+  // are ordered before that write.
   std::string note(int step, const FlowAccess& access) {
     const FlowStep& what = flow_.steps[at(step)];
     for (int k = 0; k < what.count; ++k) {
@@ -141,8 +141,7 @@ class Machine {
       sources_.push_back(source.route == Route::staged ? in_flight(source, k)
                                                        : memory_[at(flow_.cells_of(source)[k])]);
     std::string reason;
-    const auto value =
-        combine(table_, flow_.shape.ranks, step.kind, step.finish, sources_, reason);
+    const auto value = combine(table_, flow_.shape.ranks, step.kind, step.finish, sources_, reason);
     if (!value) return reason;
     for (const FlowOperand& destination : step.destinations) {
       if (destination.route == Route::pull) continue;
@@ -201,12 +200,18 @@ Verdict prove(const Flow& flow, int queue_messages) {
 
 std::string_view to_string(Fault fault) {
   switch (fault) {
-    case Fault::none: return "none";
-    case Fault::malformed: return "malformed";
-    case Fault::unmatched: return "unmatched";
-    case Fault::deadlock: return "deadlock";
-    case Fault::race: return "race";
-    case Fault::contract: return "contract";
+    case Fault::none:
+      return "none";
+    case Fault::malformed:
+      return "malformed";
+    case Fault::unmatched:
+      return "unmatched";
+    case Fault::deadlock:
+      return "deadlock";
+    case Fault::race:
+      return "race";
+    case Fault::contract:
+      return "contract";
   }
   return "unknown";
 }

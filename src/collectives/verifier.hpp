@@ -28,8 +28,8 @@ std::string_view to_string(Fault fault);
 
 struct Verdict {
   Fault fault = Fault::none;
-  std::string reason;          // names rank, step and chunk
-  std::int64_t steps = 0;      // carried out by the abstract machine
+  std::string reason;      // names rank, step and chunk
+  std::int64_t steps = 0;  // carried out by the abstract machine
   std::int64_t messages = 0;
 
   bool ok() const { return fault == Fault::none; }
@@ -56,8 +56,7 @@ Verdict verify(const ScheduleShape& shape, std::span<const ExpandedProgram> prog
 // The lowered form where the buffers of rank r can be addressed as `addressable[r]` says.
 // Requires  one program and one entry of `addressable` per rank.
 Verdict verify_lowered(std::span<const LoweredProgram> programs,
-                       std::span<const Addressable> addressable,
-                       const VerifyOptions& options = {});
+                       std::span<const Addressable> addressable, const VerifyOptions& options = {});
 
 // All ranks alike: everything direct that can be, or everything staged.
 std::vector<Addressable> all_direct(int ranks);

@@ -127,10 +127,14 @@ class Explorer {
 
   bool can_move(const State& state, int step) const {
     switch (state.phases[at(step)]) {
-      case Phase::waiting: return can_start(state, flow_.steps[at(step)]);
-      case Phase::granted: return can_execute(state, flow_.steps[at(step)]);
-      case Phase::executed: return is_taken(state, flow_.steps[at(step)]);
-      case Phase::complete: return false;
+      case Phase::waiting:
+        return can_start(state, flow_.steps[at(step)]);
+      case Phase::granted:
+        return can_execute(state, flow_.steps[at(step)]);
+      case Phase::executed:
+        return is_taken(state, flow_.steps[at(step)]);
+      case Phase::complete:
+        return false;
     }
     return false;
   }
@@ -211,9 +215,8 @@ class Explorer {
       return;
     }
     execute(state, step, move.step);
-    const bool offers =
-        std::any_of(step.destinations.begin(), step.destinations.end(),
-                    [](const FlowOperand& d) { return d.route == Route::pull; });
+    const bool offers = std::any_of(step.destinations.begin(), step.destinations.end(),
+                                    [](const FlowOperand& d) { return d.route == Route::pull; });
     phase = offers ? Phase::executed : Phase::complete;
   }
 
@@ -225,8 +228,7 @@ class Explorer {
       }
     for (int k = 0; k < step.count && moves_content(step); ++k) {
       std::vector<Value> sources;
-      for (const FlowOperand& source : step.sources)
-        sources.push_back(place(state, source, k));
+      for (const FlowOperand& source : step.sources) sources.push_back(place(state, source, k));
       std::string reason;
       const auto value =
           combine(table_, flow_.shape.ranks, step.kind, step.finish, sources, reason);
@@ -282,8 +284,8 @@ class Explorer {
       for (int k = 0; k < what.count; ++k) {
         const Rank owner = flow_.memory.owner(flow_.cells_of(*access.operand)[k]);
         if (owner != what.rank && (!state.entered[at(owner)] || has_left(state, owner)))
-          fail(Fault::race, fmt::format("{} touches memory of rank {}, which is not there",
-                                        name(step), owner));
+          fail(Fault::race,
+               fmt::format("{} touches memory of rank {}, which is not there", name(step), owner));
       }
   }
 
@@ -310,8 +312,7 @@ class Explorer {
         const Value value = state.memory[at(flow_.memory.cell(rank, Buffer::output, chunk))];
         if (std::string wrong = judge(table_, required_output(shape, rank, chunk), value);
             !wrong.empty())
-          return fail(Fault::contract,
-                      fmt::format("output[{}] of rank {} {}", chunk, rank, wrong));
+          return fail(Fault::contract, fmt::format("output[{}] of rank {} {}", chunk, rank, wrong));
       }
   }
 

@@ -1,7 +1,7 @@
 // verifier_explore.hpp: the same machine as the verifier's, but played move by move, in every order
 // that there is. It believes in no theorem: it keeps queues, memory and phases, tries each possible
-// next move in each reachable state, and looks for states in which two moves that may happen at once
-// touch the same memory. Only for small worlds; there it shows that the verifier's one run was
+// next move in each reachable state, and looks for states in which two moves that may happen at
+// once touch the same memory. Only for small worlds; there it shows that the verifier's one run was
 // enough, and it is the judge of mutants that the verifier accepts.
 #pragma once
 

@@ -66,8 +66,8 @@ struct FlowMessage {
 struct Flow {
   ScheduleShape shape;
   FlowMemory memory;
-  std::vector<FlowStep> steps;  // rank by rank
-  std::vector<int> first_step;  // of each rank; one more entry than ranks
+  std::vector<FlowStep> steps;        // rank by rank
+  std::vector<int> first_step;        // of each rank; one more entry than ranks
   std::vector<FlowMessage> messages;  // those of a stream in order
   std::vector<int> cells;
 

@@ -44,9 +44,10 @@ class StepForm {
                wrong;
     for (std::size_t k = 0; k < program_.peers.size(); ++k)
       if (next_sent_[k] != program_.sends[k] || next_received_[k] != program_.receives[k])
-        return fmt::format("rank {} announces {} messages to rank {} and {} back, but has {} and {}",
-                           program_.rank, program_.sends[k], program_.peers[k],
-                           program_.receives[k], next_sent_[k], next_received_[k]);
+        return fmt::format(
+            "rank {} announces {} messages to rank {} and {} back, but has {} and {}",
+            program_.rank, program_.sends[k], program_.peers[k], program_.receives[k],
+            next_sent_[k], next_received_[k]);
     return {};
   }
 
@@ -214,7 +215,8 @@ std::string compare(const ScheduleShape& shape, const End& sent, const End& rece
   if (a.mine == b.mine) return "both ends, or none, say that it is their memory";
   if (!same_range(a, b)) return describe(a) + " against " + describe(b);
   if (!in_range(shape, a)) return describe(a) + " lies outside of its buffer";
-  if (a.direct == DirectForm::push && a.buffer == Buffer::input) return "pushed into " + describe(a);
+  if (a.direct == DirectForm::push && a.buffer == Buffer::input)
+    return "pushed into " + describe(a);
   if (a.chunk % shape.chunks != sent.position) return describe(a) + " is at another position";
   return {};
 }

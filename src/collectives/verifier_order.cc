@@ -114,16 +114,25 @@ std::vector<int> EventGraph::run() const {
 
 std::string EventGraph::describe(Wait wait, const std::string& other) {
   switch (wait) {
-    case Wait::same_step: return "";
-    case Wait::dependency: return fmt::format("waits until {} is complete", other);
+    case Wait::same_step:
+      return "";
+    case Wait::dependency:
+      return fmt::format("waits until {} is complete", other);
     case Wait::turn:
-    case Wait::pushed_turn: return fmt::format("waits for its turn on the stream after {}", other);
-    case Wait::content: return fmt::format("waits for the message of {}", other);
-    case Wait::room: return fmt::format("waits for room in the queue that {} makes", other);
-    case Wait::granted: return fmt::format("waits for memory that {} grants", other);
-    case Wait::grant_turn: return fmt::format("waits to grant memory after {}", other);
-    case Wait::fused: return fmt::format("waits until {} offers", other);
-    case Wait::taken: return fmt::format("waits until {} has taken what it offers", other);
+    case Wait::pushed_turn:
+      return fmt::format("waits for its turn on the stream after {}", other);
+    case Wait::content:
+      return fmt::format("waits for the message of {}", other);
+    case Wait::room:
+      return fmt::format("waits for room in the queue that {} makes", other);
+    case Wait::granted:
+      return fmt::format("waits for memory that {} grants", other);
+    case Wait::grant_turn:
+      return fmt::format("waits to grant memory after {}", other);
+    case Wait::fused:
+      return fmt::format("waits until {} offers", other);
+    case Wait::taken:
+      return fmt::format("waits until {} has taken what it offers", other);
   }
   return "";
 }

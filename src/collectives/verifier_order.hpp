@@ -75,11 +75,11 @@ class EventGraph {
 
   const Flow& flow_;
   std::size_t steps_;
-  std::vector<int> start_;     // event of each step
+  std::vector<int> start_;  // event of each step
   std::vector<int> complete_;
-  std::vector<int> grant_;     // event of each message, -1 when it is not pushed
-  std::vector<int> step_of_;   // of each event
-  std::vector<Edge> edges_;    // by `from`
+  std::vector<int> grant_;    // event of each message, -1 when it is not pushed
+  std::vector<int> step_of_;  // of each event
+  std::vector<Edge> edges_;   // by `from`
   std::vector<int> first_edge_;
 };
 
@@ -105,7 +105,9 @@ class HappensBefore {
   static bool has(const Word* row, int bit) {
     return (row[static_cast<std::size_t>(bit) / 64] >> (static_cast<std::size_t>(bit) % 64)) & 1;
   }
-  const Word* row(int event) const { return bits_.data() + static_cast<std::size_t>(event) * words_; }
+  const Word* row(int event) const {
+    return bits_.data() + static_cast<std::size_t>(event) * words_;
+  }
   Word* row(int event) { return bits_.data() + static_cast<std::size_t>(event) * words_; }
   const Word* end_row(Rank rank) const { return row(events_ + rank); }
   void join(int from, int to);

@@ -11,9 +11,8 @@ namespace {
 
 // Schedules from outside may double a bag again and again.
 std::int32_t saturating_add(std::int32_t a, std::int32_t b) {
-  return a > std::numeric_limits<std::int32_t>::max() - b
-             ? std::numeric_limits<std::int32_t>::max()
-             : a + b;
+  return a > std::numeric_limits<std::int32_t>::max() - b ? std::numeric_limits<std::int32_t>::max()
+                                                          : a + b;
 }
 
 // Every rank's contribution is in, once, and all are of the same chunk.
