@@ -7,7 +7,7 @@
 //            place (reserve, commit), the receiver reads it in place (peek, release). A reduction
 //            can therefore read its operand straight from the queue: no copy of its own.
 //   direct   where the hardware lets a rank load and store a peer's memory, export_memory and
-//            import_memory translate addresses, and signal and signalled carry two monotone
+//            import_memory translate addresses, and signal and signalled carry monotone
 //            counters, so that data need not be copied through the queue at all.
 //
 // Knows bytes, ranks and channels. Does not know chunks, collectives or topology, never blocks,
@@ -36,9 +36,11 @@ struct MemoryReference {
   friend bool operator==(const MemoryReference&, const MemoryReference&) = default;
 };
 
-// The two counters that a rank raises for a peer; what they count is the executor's business.
+// The counters that a rank raises for a peer; what they count is the executor's business.
 // A counter starts at 0 and never falls.
-enum class Signal : std::uint8_t { produced, granted };
+enum class Signal : std::uint8_t { produced, granted, taken };
+
+inline constexpr std::size_t kSignalCount = 3;
 
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {

@@ -15,14 +15,18 @@
 //
 // What a step does, in order (the executor and the verifier both follow this):
 //   1. wait until every dependency is complete;
-//   2. for each direct push source, in message order of its stream: grant;
+//   2. for a direct push source: grant the memory; pushes of one stream are granted in order;
 //   3. wait until every source can be read (pull: produced; push: produced; staged: frame at the
 //      head of the queue) and every destination can be written (push: granted; staged: room);
-//      messages of one stream are taken strictly in order, whatever their form;
+//      staged and pulled messages of one stream are taken in order, pushed ones need not wait
+//      for them (a step that reduces what it pulls into what it pushes depends on that);
 //   4. read all sources, write all destinations, in one pass;
-//   5. tell the peers: staged frames are released and committed, a pulled source is granted
-//      (= consumed), a pushed or offered destination is produced;
-//   6. wait until every offered destination (pull) has been granted by its consumer: complete.
+//   5. tell the peers, in message order of each stream: staged frames are released and committed,
+//      a pulled source is taken, a pushed or offered destination is produced;
+//   6. wait until every offered destination (pull) has been taken by its consumer: complete.
+//
+// A queue must hold two messages of a directed stream: a ring that receives, reduces and sends in
+// one step would wait for itself with one.
 //
 // Knows nothing of bytes, addresses or time.
 #pragma once

@@ -123,14 +123,15 @@ Status Executor::connect() {
         }
         s.endpoint = *endpoint;
       }
-      s.sent_before = s.sent;
-      s.received_before = s.received;
+      s.sent = s.taken = s.granted = 0;
       call_streams_.push_back(&s);
     }
   }
-  for (int peer = 0; peer < peers; ++peer)
-    peers_[index(peer)].arrival_expected =
-        plan_->settings.direct || program_->receives[index(peer)] > 0;
+  for (int peer = 0; peer < peers; ++peer) {
+    Peer& p = peers_[index(peer)];
+    p.arrival_expected = plan_->settings.direct || program_->receives[index(peer)] > 0;
+    p.taken_per_slice = index(program_->receives[index(peer)]);
+  }
   return Status();
 }
 
@@ -183,12 +184,31 @@ bool Executor::send_arrival(int peer) {
   return true;
 }
 
+// Once both records are known: which messages from the peer are pushed into our memory.
+void Executor::settle(int peer) {
+  Peer& p = peers_[index(peer)];
+  p.settled = true;
+  if (!call_.signature.direct) return;
+  p.place.assign(index(program_->receives[index(peer)]), 0);
+  p.pushed_per_slice = p.taken_per_slice = 0;
+  for (const LoweredStep& step : program_->steps) {
+    for (const LoweredOperand& source : step.sources) {
+      if (source.kind != Operand::Kind::message || source.stream != peer) continue;
+      const bool pushed = source.direct == collectives::DirectForm::push && direct(source);
+      std::uint64_t& count = pushed ? p.pushed_per_slice : p.taken_per_slice;
+      p.place[index(source.ordinal)] = static_cast<std::uint32_t>(count++);
+    }
+  }
+}
+
 bool Executor::take_arrivals() {
   bool moved = false;
   for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
     if (call_.signature.direct) moved |= send_arrival(peer);
     const Peer& p = peers_[index(peer)];
     if (p.arrival_expected && !p.arrival_seen) moved |= take_arrival(peer);
+    const bool exchanged = p.arrival_seen && (p.arrival_sent || !call_.signature.direct);
+    if (exchanged && !p.settled) settle(peer);
   }
   return moved;
 }
@@ -221,6 +241,7 @@ bool Executor::accept_arrival(int peer, const Frame& frame) {
     return false;
   }
   if (arrival->signature != call_.signature) {
+    send_arrival(peer);  // so that the peer learns it too, and does not wait for us
     fail(Status(StatusCode::mismatch,
                 fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
                             transport_.rank(), to_string(call_.signature), rank,
@@ -259,8 +280,17 @@ bool Executor::advance() {
     complete &= channels_[index(channel)].first_slice == geometry_.slices();
   }
   for (const Peer& peer : peers_) complete &= peer.arrival_seen || !peer.arrival_expected;
-  finished_ = complete;
+  if (complete && status_.ok()) finish();
   return moved;
+}
+
+void Executor::finish() {
+  const std::size_t peers = program_->peers.size();
+  for (std::size_t i = 0; i < call_streams_.size(); ++i) {
+    call_streams_[i]->sent_before += geometry_.slices() * index(program_->sends[i % peers]);
+    call_streams_[i]->received_before += geometry_.slices() * index(program_->receives[i % peers]);
+  }
+  finished_ = true;
 }
 
 bool Executor::advance_channel(int channel) {

@@ -69,13 +69,14 @@ class Executor {
  private:
   enum class Phase : std::uint8_t { waiting, granted, offered, complete };
 
-  // One connection and how many messages have been taken from or given to it since it was made.
+  // One connection. Messages are numbered through, from when it was made, in both directions.
   struct Stream {
     Endpoint* endpoint = nullptr;
-    std::uint64_t sent = 0;
-    std::uint64_t received = 0;
-    std::uint64_t sent_before = 0;      // when the running call started
+    std::uint64_t sent_before = 0;  // messages of earlier calls
     std::uint64_t received_before = 0;
+    std::uint64_t sent = 0;     // messages of this call that were issued
+    std::uint64_t taken = 0;    // staged and pulled ones of this call that were taken
+    std::uint64_t granted = 0;  // pushed ones of this call that were granted
   };
 
   // What a call knows of a peer (by stream number of the program).
@@ -83,9 +84,14 @@ class Executor {
     bool arrival_sent = false;
     bool arrival_expected = false;
     bool arrival_seen = false;
+    bool settled = false;  // which messages from it are pushed is known, and filled in below
     std::uint8_t mine_addressable = 0;    // bit per Buffer: the peer can touch my memory
     std::uint8_t theirs_addressable = 0;  // bit per Buffer: I can touch its memory
     std::byte* memory[3] = {nullptr, nullptr, nullptr};
+    // By ordinal of a message from it: its number among the pushed ones, or among the others.
+    std::vector<std::uint32_t> place;
+    std::uint64_t pushed_per_slice = 0;
+    std::uint64_t taken_per_slice = 0;
   };
 
   struct Channel {
@@ -111,7 +117,9 @@ class Executor {
   bool take_arrival(int peer);
   bool accept_arrival(int peer, const Frame& frame);
   void export_memory(int peer, Arrival& arrival);
+  void settle(int peer);
 
+  void finish();
   bool advance_channel(int channel);
   bool advance_slice(int channel, std::size_t slice);
   bool try_step(Attempt& attempt);
@@ -122,11 +130,14 @@ class Executor {
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t message_bytes_before);
   void finish_messages(Attempt& attempt);
-  bool offers_granted(const Attempt& attempt);
+  bool offers_taken(const Attempt& attempt);
 
   Stream& stream(int channel, int peer);
   const Stream& stream(int channel, int peer) const;
   bool direct(const collectives::LoweredOperand& operand) const;
+  bool is_next_to_send(const Attempt& attempt, const collectives::LoweredOperand& o) const;
+  bool is_next_to_take(const Attempt& attempt, const collectives::LoweredOperand& o) const;
+  bool is_next_to_grant(const Attempt& attempt, const collectives::LoweredOperand& o) const;
   std::uint64_t number_sent(const Attempt& attempt, const collectives::LoweredOperand& o) const;
   std::uint64_t number_received(const Attempt& attempt,
                                 const collectives::LoweredOperand& o) const;

@@ -50,6 +50,24 @@ std::uint64_t Executor::number_received(const Attempt& attempt, const LoweredOpe
          static_cast<std::uint64_t>(o.ordinal);
 }
 
+bool Executor::is_next_to_send(const Attempt& attempt, const LoweredOperand& o) const {
+  const Stream& s = stream(attempt.channel, o.stream);
+  return s.sent_before + s.sent == number_sent(attempt, o);
+}
+
+bool Executor::is_next_to_take(const Attempt& attempt, const LoweredOperand& o) const {
+  const Peer& peer = peers_[index(o.stream)];
+  const std::uint64_t place =
+      peer.place.empty() ? static_cast<std::uint64_t>(o.ordinal) : peer.place[index(o.ordinal)];
+  return stream(attempt.channel, o.stream).taken == attempt.slice * peer.taken_per_slice + place;
+}
+
+bool Executor::is_next_to_grant(const Attempt& attempt, const LoweredOperand& o) const {
+  const Peer& peer = peers_[index(o.stream)];
+  return stream(attempt.channel, o.stream).granted ==
+         attempt.slice * peer.pushed_per_slice + peer.place[index(o.ordinal)];
+}
+
 std::size_t Executor::message_bytes(const Attempt& attempt) const {
   const LoweredOperand& memory = memory_operand(*attempt.step);
   std::size_t elements = 0;
@@ -72,7 +90,7 @@ bool Executor::try_step(Attempt& attempt) {
     *attempt.phase = Phase::offered;
     moved = true;
   }
-  if (*attempt.phase == Phase::offered && offers_granted(attempt)) {
+  if (*attempt.phase == Phase::offered && offers_taken(attempt)) {
     *attempt.phase = Phase::complete;
     moved = true;
   }
@@ -97,13 +115,12 @@ bool Executor::grant_landings(Attempt& attempt) {
     if (!is_message(source)) continue;
     // Whether it is pushed is known once the peer has arrived (and has been told of our memory).
     const Peer& peer = peers_[index(source.stream)];
-    if (peer.arrival_expected && !peer.arrival_seen) return false;
+    if (!peer.settled) return false;
     if (source.direct != DirectForm::push || !direct(source)) continue;
+    if (!is_next_to_grant(attempt, source)) return false;
     Stream& s = stream(attempt.channel, source.stream);
-    const std::uint64_t number = number_received(attempt, source);
-    if (s.received != number) return false;
-    s.endpoint->signal(Signal::granted, number + 1);
-    ++s.received;
+    s.endpoint->signal(Signal::granted, number_received(attempt, source) + 1);
+    ++s.granted;
   }
   return true;
 }
@@ -116,14 +133,14 @@ bool Executor::sources_ready(const Attempt& attempt) {
     const LoweredOperand& source = sources[i];
     if (!is_message(source)) continue;
     Stream& s = stream(attempt.channel, source.stream);
-    const std::uint64_t number = number_received(attempt, source);
+    const bool pushed = source.direct == DirectForm::push && direct(source);
+    if (!pushed && !is_next_to_take(attempt, source)) return false;
     if (direct(source)) {
-      if (source.direct == DirectForm::pull && s.received != number) return false;
-      if (s.endpoint->signalled(Signal::produced) <= number) return false;
+      if (s.endpoint->signalled(Signal::produced) <= number_received(attempt, source)) return false;
       continue;
     }
     Frame frame;
-    if (s.received != number || !s.endpoint->peek(frame)) return false;
+    if (!s.endpoint->peek(frame)) return false;
     std::span<const std::byte> payload = frame.payload;
     if (static_cast<FrameTag>(frame.tag) == FrameTag::arrival_with_data)
       payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
@@ -156,11 +173,10 @@ bool Executor::destinations_ready(const Attempt& attempt) {
         (!peer.arrival_sent || (!destination.mine && !peer.arrival_seen)))
       return false;
     Stream& s = stream(attempt.channel, destination.stream);
-    const std::uint64_t number = number_sent(attempt, destination);
-    if (s.sent != number) return false;
+    if (!is_next_to_send(attempt, destination)) return false;
     if (direct(destination)) {
       if (destination.direct == DirectForm::push &&
-          s.endpoint->signalled(Signal::granted) <= number)
+          s.endpoint->signalled(Signal::granted) <= number_sent(attempt, destination))
         return false;
       continue;
     }
@@ -253,13 +269,12 @@ void Executor::finish_messages(Attempt& attempt) {
   for (const LoweredOperand& source : attempt.step->sources) {
     if (!is_message(source)) continue;
     Stream& s = stream(attempt.channel, source.stream);
-    if (!direct(source)) {
+    if (direct(source) && source.direct == DirectForm::push) continue;
+    if (direct(source))
+      s.endpoint->signal(Signal::taken, number_received(attempt, source) + 1);
+    else
       s.endpoint->release();
-      ++s.received;
-    } else if (source.direct == DirectForm::pull) {
-      s.endpoint->signal(Signal::granted, number_received(attempt, source) + 1);
-      ++s.received;
-    }
+    ++s.taken;
   }
   const std::size_t bytes = message_bytes(attempt);
   for (const LoweredOperand& destination : attempt.step->destinations) {
@@ -280,12 +295,12 @@ void Executor::finish_messages(Attempt& attempt) {
 }
 
 // Point 6.
-bool Executor::offers_granted(const Attempt& attempt) {
+bool Executor::offers_taken(const Attempt& attempt) {
   for (const LoweredOperand& destination : attempt.step->destinations) {
     if (!is_message(destination) || !direct(destination)) continue;
     if (destination.direct != DirectForm::pull) continue;
     Stream& s = stream(attempt.channel, destination.stream);
-    if (s.endpoint->signalled(Signal::granted) <= number_sent(attempt, destination)) return false;
+    if (s.endpoint->signalled(Signal::taken) <= number_sent(attempt, destination)) return false;
   }
   return true;
 }

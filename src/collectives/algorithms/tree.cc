@@ -69,7 +69,7 @@ struct Rooted {
 
 void tell_tree_all_reduce(Builder& b, int) {
   auto same = [](int member) { return member; };
-  for (int tree = 0; tree < 2; ++tree) {
+  auto tell_up = [&](int tree) {
     const TreeNode node = node_in_tree(tree, b.rank(), b.ranks());
     const auto sources = with_children(Builder::input(tree), node, same);
     if (node.parent < 0)
@@ -78,12 +78,19 @@ void tell_tree_all_reduce(Builder& b, int) {
       b.send(node.parent, Builder::input(tree));
     else
       b.reduce(sources, {Builder::to(node.parent)});
-  }
-  for (int tree = 0; tree < 2; ++tree) {
+  };
+  auto tell_down = [&](int tree) {
     const TreeNode node = node_in_tree(tree, b.rank(), b.ranks());
     if (node.parent >= 0)
       b.copy(Builder::from(node.parent), with_children(Builder::output(tree), node, same));
-  }
+  };
+  // Up both trees, then down both: messages between two ranks have the same order at both ends.
+  // Two ranks are each other's parent, and keep it only tree by tree.
+  tell_up(0);
+  if (b.ranks() == 2) tell_down(0);
+  tell_up(1);
+  if (b.ranks() > 2) tell_down(0);
+  tell_down(1);
 }
 
 void tell_tree_broadcast(Builder& b, int) {

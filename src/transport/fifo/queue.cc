@@ -27,7 +27,10 @@ Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
   Layout layout;
   layout.cell_count = kCellCount;
   layout.frame_bytes_max = round_up(std::max(frame_bytes_max, kLineBytes), kLineBytes);
-  layout.payload_bytes = std::max(round_up(queue_bytes, kLineBytes), 2 * layout.frame_bytes_max);
+  // One frame more than promised: a payload is never cut in two, so up to a frame less a line is
+  // left unused at the end of the ring, and two frames must fit whatever came before.
+  layout.payload_bytes = std::max(round_up(queue_bytes, kLineBytes), 2 * layout.frame_bytes_max) +
+                         layout.frame_bytes_max;
   // Places are 32-bit numbers of lines.
   TUTTI_ASSERT(layout.payload_bytes / kLineBytes < kInCell, "a queue has less than 256 GiB");
   return layout;

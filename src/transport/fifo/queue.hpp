@@ -38,7 +38,7 @@ inline constexpr std::size_t kInlineBytes = 48;
 struct Layout {
   std::uint64_t cell_count = 0;       // a power of two
   std::uint64_t frame_bytes_max = 0;  // whole lines
-  std::uint64_t payload_bytes = 0;    // at least two frames, whole lines
+  std::uint64_t payload_bytes = 0;    // at least three frames, whole lines
 
   static Layout of(std::size_t frame_bytes_max, std::size_t queue_bytes);
 

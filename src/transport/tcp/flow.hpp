@@ -6,6 +6,7 @@
 // Knows sockets, rings and wire.hpp; does not know who the peer is (endpoint.hpp) nor who polls.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -123,15 +124,18 @@ class SignalSender {
   Status open(const SocketAddress& address, std::string greeting);
   void raise(Signal which, std::uint64_t value);
   bool flush();
-  bool flushed() const { return closed_ || (!dirty_[0] && !dirty_[1] && sent_ == going_.size()); }
+  bool flushed() const {
+    const bool dirty = std::find(dirty_.begin(), dirty_.end(), true) != dirty_.end();
+    return closed_ || (!dirty && sent_ == going_.size());
+  }
   void on_events(std::uint32_t events);
 
  private:
   Socket socket_;
   std::string going_;  // the greeting or a raise, being sent
   std::size_t sent_ = 0;
-  std::array<std::uint64_t, 2> values_{};
-  std::array<bool, 2> dirty_{};
+  std::array<std::uint64_t, kSignalCount> values_{};
+  std::array<bool, kSignalCount> dirty_{};
   bool blocked_ = false;
   bool closed_ = false;  // the peer is gone; the frames' connections say how
 };
@@ -154,7 +158,7 @@ class SignalReceiver {
   Socket socket_;
   std::array<std::byte, 64 * sizeof(Raise)> buffer_{};
   std::size_t got_ = 0;
-  std::array<std::uint64_t, 2> values_{};
+  std::array<std::uint64_t, kSignalCount> values_{};
   bool ready_ = false;
   bool corrupt_ = false;
 };

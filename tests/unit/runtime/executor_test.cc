@@ -1,0 +1,193 @@
+// The executor over the memory transport: every algorithm, ranks 1 to 9, in place and not, staged
+// and direct, several slicings and channels, against results computed without any schedule.
+#include "runtime/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include "unit/runtime/world.hpp"
+#include "transport/memory/transport.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using namespace testing;
+using collectives::Algorithm;
+using collectives::Plan;
+using collectives::PlanSettings;
+
+struct Case {
+  const Algorithm* algorithm;
+  Shape shape;
+  int group;
+  PlanSettings settings;
+  bool in_place;
+};
+
+std::string describe(const Case& c) {
+  return std::string(to_string(c.shape.collective)) + " " + std::string(c.algorithm->name) +
+         " ranks " + std::to_string(c.shape.ranks) + " root " + std::to_string(c.shape.root) +
+         " group " + std::to_string(c.group) + " count " + std::to_string(c.shape.count) +
+         " channels " + std::to_string(c.settings.channels) + " slice " +
+         std::to_string(c.settings.slice_bytes) + (c.settings.direct ? " direct" : " staged") +
+         (c.in_place ? " in place" : "");
+}
+
+// One world that lives for several calls, so that what a call leaves behind would be noticed.
+class MemoryRanks {
+ public:
+  explicit MemoryRanks(int ranks) {
+    transport::TransportOptions options;
+    options.size = ranks;
+    options.channel_count = 3;
+    options.frame_bytes_max = 4096;
+    options.queue_bytes = 8192;
+    auto world = transport::MemoryWorld::make(options);
+    for (Rank r = 0; r < ranks; ++r) {
+      transports.push_back(transport::make_memory_transport(world, r));
+      executors.push_back(std::make_unique<Executor>(*transports.back()));
+    }
+  }
+
+  void run(const Case& c) {
+    SCOPED_TRACE(describe(c));
+    auto schedule = collectives::build(*c.algorithm, c.shape.ranks, c.shape.root, c.group);
+    ASSERT_TRUE(schedule.ok()) << schedule.status().to_string();
+    auto programs = collectives::lower_all(*schedule);
+    std::vector<Buffers> buffers;
+    std::vector<Plan> plans;
+    for (Rank r = 0; r < c.shape.ranks; ++r) {
+      buffers.push_back(make_buffers(c.shape, r, c.in_place));
+      plans.push_back(Plan{std::string(c.algorithm->name), c.settings,
+                           std::make_shared<collectives::LoweredProgram>(programs[idx(r)]), 42});
+    }
+    ++sequence;
+    for (Rank r = 0; r < c.shape.ranks; ++r) {
+      Signature signature{sequence, c.shape.collective, DataType::int64, c.shape.op,
+                          c.settings.direct, c.shape.root, c.shape.count, 42};
+      Call call{signature, buffers[idx(r)].input, buffers[idx(r)].output};
+      ASSERT_TRUE(executors[idx(r)]->start(call, plans[idx(r)]).ok());
+    }
+    bool all_done = false;
+    int idle_rounds = 0;
+    while (!all_done) {
+      all_done = true;
+      bool moved = false;
+      for (Rank r = 0; r < c.shape.ranks; ++r) {
+        auto polled = transports[idx(r)]->poll();
+        ASSERT_TRUE(polled.ok()) << polled.status().to_string();
+        moved |= *polled | executors[idx(r)]->advance();
+        ASSERT_TRUE(executors[idx(r)]->status().ok()) << executors[idx(r)]->status().to_string();
+        all_done &= executors[idx(r)]->done();
+      }
+      idle_rounds = moved ? 0 : idle_rounds + 1;
+      if (idle_rounds == 10) {
+        for (Rank r = 0; r < c.shape.ranks; ++r)
+          ADD_FAILURE() << "rank " << r << " waits for " << executors[idx(r)]->waits_for();
+        FAIL() << "hang";
+      }
+    }
+    for (Rank r = 0; r < c.shape.ranks; ++r) check(c, r, buffers[idx(r)]);
+  }
+
+  void check(const Case& c, Rank rank, const Buffers& b) {
+    const auto* output = reinterpret_cast<const std::int64_t*>(b.output);
+    for (std::size_t i = 0; i < output_elements(c.shape); ++i) {
+      const std::int64_t untouched =
+          c.in_place ? (i < b.input_memory.size() ? b.input_memory[i] : kUntouched) : kUntouched;
+      ASSERT_EQ(output[i], expected(c.shape, rank, i, untouched)) << "rank " << rank << " element " << i;
+    }
+    if (c.in_place) return;
+    for (std::size_t i = 0; i < b.input_memory.size(); ++i)
+      ASSERT_EQ(b.input_memory[i], contribution(rank, i)) << "input of rank " << rank << " changed";
+  }
+
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::uint32_t sequence = 0;
+};
+
+class ExecutorTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ExecutorTest, EveryAlgorithmComputesWhatItsCollectivePromises) {
+  const int ranks = GetParam();
+  MemoryRanks world(ranks);
+  const PlanSettings settings[] = {{1, 4096, false}, {1, 4096, true}, {3, 1024, false},
+                                   {2, 512, true}};
+  int cases = 0;
+  for (const Algorithm& algorithm : collectives::all_algorithms()) {
+    for (int group : {1, 2, 3, 4}) {
+      if (group > 1 && !algorithm.grouped) continue;
+      const int roots = has_root(algorithm.collective) || algorithm.collective == Collective::send_recv
+                            ? ranks
+                            : 1;
+      for (Rank root = 0; root < roots; ++root) {
+        if (!algorithm.shape(ranks, root, group).ok()) continue;
+        for (const PlanSettings& s : settings) {
+          for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{997}}) {
+            if (algorithm.collective == Collective::barrier && count > 0) continue;
+            for (bool in_place : {false, true}) {
+              if (in_place && !can_run_in_place(algorithm.collective)) continue;
+              world.run({&algorithm, {algorithm.collective, ranks, root, count, ReduceOp::sum},
+                         group, s, in_place});
+              if (HasFatalFailure()) return;
+              ++cases;
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(cases, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ExecutorTest, ::testing::Range(1, 10));
+
+TEST(Executor, EveryOperationAtAnOddSize) {
+  MemoryRanks world(5);
+  for (const Algorithm& algorithm : collectives::all_algorithms()) {
+    if (!is_reduction(algorithm.collective) || !algorithm.shape(5, 0, 1).ok()) continue;
+    for (ReduceOp op : kAllReduceOps)
+      for (bool direct : {false, true})
+        world.run({&algorithm, {algorithm.collective, 5, 2, 1013, op}, 1, {1, 4096, direct}, false});
+  }
+}
+
+TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
+  MemoryRanks world(2);
+  auto algorithm = collectives::find_algorithm(Collective::all_reduce, "doubling");
+  ASSERT_TRUE(algorithm.ok());
+  auto programs = collectives::lower_all(*collectives::build(**algorithm, 2, 0));
+  std::vector<std::int64_t> data(16);
+  std::vector<Plan> plans;
+  for (Rank r : {0, 1})
+    plans.push_back({"doubling", {}, std::make_shared<collectives::LoweredProgram>(programs[idx(r)]), 1});
+  for (Rank r : {0, 1}) {
+    Signature s{1, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0,
+                r == 0 ? 8U : 16U, 1};
+    Call call{s, reinterpret_cast<std::byte*>(data.data()), reinterpret_cast<std::byte*>(data.data())};
+    ASSERT_TRUE(world.executors[idx(r)]->start(call, plans[idx(r)]).ok());
+  }
+  for (int round = 0; round < 20; ++round)
+    for (Rank r : {0, 1}) {
+      ASSERT_TRUE(world.transports[idx(r)]->poll().ok());
+      world.executors[idx(r)]->advance();
+    }
+  for (Rank r : {0, 1}) {
+    const Status& status = world.executors[idx(r)]->status();
+    EXPECT_EQ(status.code(), StatusCode::mismatch);
+    EXPECT_NE(status.message().find(": 8 x int64"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(": 16 x int64"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Executor, AFailureIsSticky) {
+  MemoryRanks world(1);
+  world.executors[0]->fail(Status(StatusCode::aborted, "on request"));
+  auto algorithm = collectives::find_algorithm(Collective::all_reduce, "ring");
+  auto programs = collectives::lower_all(*collectives::build(**algorithm, 1, 0));
+  Plan plan{"ring", {}, std::make_shared<collectives::LoweredProgram>(programs[0]), 1};
+  EXPECT_EQ(world.executors[0]->start(Call{}, plan).code(), StatusCode::aborted);
+}
+
+}  // namespace
+}  // namespace tutti::runtime
