@@ -1,0 +1,162 @@
+// world.hpp: a simulated network among the ranks of one communicator, all in one thread: a virtual
+// clock, a seed, and everything that may legally happen to frames and signals. Between two ranks
+// frames keep their order; everything else is reordered at will, queues are small and full, room
+// comes back late, connections take time.
+//
+// The same seed and the same calls give the same events, so a failure replays; the event hash says
+// whether it did. When nothing is in flight and no rank moves, the ranks hang, and no clock on the
+// wall is needed to know it. Does not know what the frames mean, nor who drives the ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/status.hpp"
+#include "tutti/transport.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::transport {
+
+struct SimOptions {
+  int size = 2;
+  int channel_count = 1;
+  std::size_t frame_bytes_max = 4096;
+  std::uint64_t seed = 1;
+  std::uint64_t delay_ns_min = 500;
+  std::uint64_t delay_ns_max = 20'000;
+  int stragglers_per_mille = 20;  // deliveries that take a hundred times as long
+  int queue_frames_max = 4;       // each connection's capacity is drawn from 1..this
+  int ranks_per_host = 1;         // ranks of one host can address each other's memory
+};
+
+enum class SimEventKind : std::uint8_t { connected, frame, room, signal, lost };
+
+// Something that was delivered: from whom, to whom.
+struct SimEvent {
+  std::uint64_t time_ns = 0;
+  SimEventKind kind{};
+  Rank from = 0;
+  Rank to = 0;
+  int channel = 0;
+  std::uint32_t tag = 0;    // of a frame
+  std::size_t bytes = 0;    // of a frame
+  Signal signal{};          // which
+  std::uint64_t value = 0;  // of a signal
+};
+
+// "12034 ns: frame 0 -> 3 on channel 1, tag 7, 4096 bytes".
+std::string to_string(const SimEvent& event);
+
+// A frame as it travels.
+struct SimFrame {
+  std::uint32_t tag = 0;
+  std::vector<std::byte> storage;  // never empty, so that empty frames have an address too
+  std::size_t bytes = 0;
+};
+
+// Threading  one thread. Lifetime  longer than its transports.
+class SimWorld {
+ public:
+  explicit SimWorld(const SimOptions& options);
+  ~SimWorld();
+  SimWorld(const SimWorld&) = delete;
+  SimWorld& operator=(const SimWorld&) = delete;
+
+  const SimOptions& options() const { return options_; }
+
+  // Advances the clock to the next event and delivers it. False when nothing is in flight.
+  bool step();
+
+  // The event that step() delivered last.
+  const SimEvent& last_event() const { return last_; }
+
+  std::size_t in_flight() const { return pending_.size(); }
+  std::uint64_t now_ns() const { return now_ns_; }
+  std::uint64_t event_count() const { return event_count_; }
+
+  // Over all events delivered so far, contents of frames included.
+  std::uint64_t event_hash() const { return hash_; }
+
+  // A number below `bound` (which is at least 1) for the driver's own choices, from the seed but
+  // independent of the network's.
+  std::uint64_t random(std::uint64_t bound);
+
+  // Ends a rank as kill -9 would: what was in flight from it is gone, and those who are connected
+  // to it, or connect later, hear of it after a while.
+  void kill(Rank rank);
+  bool killed(Rank rank) const { return ranks_[static_cast<std::size_t>(rank)].killed; }
+
+ private:
+  friend class SimTransport;
+  friend class SimEndpoint;
+
+  // One direction between two ranks on one channel.
+  struct Link {
+    Rank from = 0;
+    Rank to = 0;
+    int channel = 0;
+    int capacity = 1;
+    int occupied = 0;    // frames in flight, delivered, or released without the sender knowing
+    int travelling = 0;  // frames in flight
+    bool connecting = false;
+    bool connected = false;
+    std::uint64_t last_delivery_ns = 0;
+    std::deque<SimFrame> delivered;
+    std::uint64_t signals[kSignalCount] = {};
+  };
+  struct Pending {
+    SimEvent event;
+    std::uint64_t sequence = 0;
+    SimFrame frame;
+  };
+  struct RankState {
+    bool killed = false;
+    bool left = false;
+    bool news = false;
+    Status status;              // the first failure that this rank has heard of
+    std::vector<bool> touches;  // peers that it has an endpoint to
+    std::vector<bool> lost;     // peers whose death it has heard of
+  };
+  struct Region {
+    Rank owner = 0;
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+  };
+
+  Link& link(Rank from, Rank to, int channel);
+  RankState& state(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  bool same_host(Rank a, Rank b) const {
+    return a / options_.ranks_per_host == b / options_.ranks_per_host;
+  }
+  void touch(Rank observer, Rank peer);
+  void send(Link& on, SimFrame frame);
+  std::uint64_t delay_ns();
+  void schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns, SimEvent details = {},
+                SimFrame frame = {});
+  static bool later(const Pending& a, const Pending& b);
+  bool frames_on_their_way(const Link& on) const { return on.travelling > 0; }
+  void schedule_lost(Rank dead, Rank observer);
+  void deliver(Pending& pending);
+  void mix(std::uint64_t value);
+
+  SimOptions options_;
+  std::uint64_t network_random_;
+  std::uint64_t driver_random_;
+  std::uint64_t now_ns_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t event_count_ = 0;
+  std::uint64_t hash_;
+  std::vector<Pending> pending_;  // a heap, earliest first
+  std::map<std::size_t, Link> links_;
+  std::vector<RankState> ranks_;
+  std::map<std::uint32_t, Region> regions_;
+  std::uint32_t next_region_ = 1;
+  SimEvent last_;
+};
+
+}  // namespace tutti::transport
