@@ -21,6 +21,8 @@ struct Ending {
 
   bool failed() const { return code != 0 || signal != 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as shells have it
+
+  friend bool operator==(const Ending&, const Ending&) = default;
 };
 
 // "exited with code 3", "was killed by signal 11 (Segmentation fault)"
