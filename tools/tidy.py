@@ -51,8 +51,8 @@ PUBLIC_PARTS = {
 
 # Planning is pure: no thread, clock, socket or random number reaches it.
 IMPURE = re.compile(
-    r"\s*#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|chrono|random|unistd\.h"
-    r"|pthread\.h|time\.h|ctime|sys/[^>]*|netinet/[^>]*|arpa/[^>]*|poll\.h)>")
+    r"\s*#\s*include\s*<(thread|mutex|shared_mutex|condition_variable|future|chrono|random"
+    r"|unistd\.h|pthread\.h|time\.h|ctime|sys/[^>]*|netinet/[^>]*|arpa/[^>]*|poll\.h)>")
 PURE_PARTS = ("src/collectives",)
 
 CPP = (".hpp", ".cc", ".cu", ".cuh", ".h", ".c")
