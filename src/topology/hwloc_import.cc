@@ -47,8 +47,9 @@ Result<Hwloc> load(const std::string& xml_path) {
   if (hwloc_topology_init(&raw) != 0) return failed("init");
   Hwloc hwloc(raw);
   if (from_file && hwloc_topology_set_xml(raw, xml_path.c_str()) != 0) return failed("open");
-  // Display servers and OpenCL drivers have nothing to say that is worth starting them for.
-  for (const char* component : {"gl", "opencl"})
+  // Display servers and OpenCL drivers have nothing to say that is worth starting them for, and
+  // libpciaccess (which leaks) nothing that sysfs does not.
+  for (const char* component : {"gl", "opencl", "pci"})
     static_cast<void>(
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component));
   if (hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL) != 0)

@@ -25,8 +25,10 @@ TEST(Load, TellsFilesApartByContent) {
 TEST(Load, OtherwiseALineOrThisMachine) {
   EXPECT_EQ(load_topology("2x2 nvlink=450").value(),
             parse_synthetic_topology("2x2 nvlink=450").value());
-  EXPECT_EQ(load_topology("auto").value(), discover_topology().value());
-  EXPECT_EQ(load_topology("").value(), discover_topology().value());
+  // Links alone: a virtual machine's memory may change between two looks.
+  const Topology here = discover_topology().value();
+  EXPECT_EQ(load_topology("auto").value().links(), here.links());
+  EXPECT_EQ(load_topology("").value().links(), here.links());
 }
 
 TEST(Load, ErrorsNameTheFile) {
