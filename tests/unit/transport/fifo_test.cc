@@ -59,9 +59,9 @@ class QueueTest : public testing::Test {
   Consumer consumer_;
 };
 
-TEST_F(QueueTest, LayoutHoldsTwoFramesAtLeast) {
-  EXPECT_EQ(Layout::of(65536, 262144).payload_bytes, 262144u);
-  EXPECT_EQ(Layout::of(65536, 10).payload_bytes, 131072u);
+TEST_F(QueueTest, LayoutHoldsWhatWasAskedForAndAFrameMore) {
+  EXPECT_EQ(Layout::of(65536, 262144).payload_bytes, 262144u + 65536u);
+  EXPECT_EQ(Layout::of(65536, 10).payload_bytes, 3 * 65536u);
   EXPECT_EQ(Layout::of(1000, 10).frame_bytes_max, 1024u);
   const Layout layout = Layout::of(1000, 5000);
   EXPECT_GE(layout.cells_offset(), sizeof(Control));
@@ -120,6 +120,24 @@ TEST_F(QueueTest, BehavesAsABoundedList) {
   }
 }
 
+// A payload is never cut in two, so that the ring's end may stay unused; still two must fit.
+TEST_F(QueueTest, TwoLargestFramesAlwaysFit) {
+  for (std::size_t offset = 0; offset < 3 * 512; offset += kLineBytes) {
+    make(512, 0);
+    producer_ = Producer();
+    consumer_ = Consumer();
+    producer_.attach(memory_.get(), layout_);
+    consumer_.attach(memory_.get(), layout_);
+    for (std::size_t at = 0; at < offset; at += kLineBytes)
+      ASSERT_TRUE(send(kLineBytes, 1) && receive(kLineBytes, 1));
+    ASSERT_TRUE(send(512, 2));
+    for (std::uint8_t i = 3; i < 10; ++i) {
+      ASSERT_TRUE(send(512, i)) << "after " << offset << " bytes";
+      ASSERT_TRUE(receive(512, static_cast<std::uint8_t>(i - 1)));
+    }
+  }
+}
+
 TEST_F(QueueTest, AReservationThatIsGivenUpLeavesNoTrace) {
   make(512, 1024);
   for (std::uint8_t i = 1; i < 100; ++i) {
@@ -166,7 +184,7 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
     std::uint32_t place;
   };
   for (const Damage damage : {Damage{49, kInCell}, Damage{0xffffffff, kInCell}, Damage{129, 0},
-                              Damage{64, 4}, Damage{128, 3}, Damage{1, 0xfffffffe}}) {
+                              Damage{64, 6}, Damage{128, 5}, Damage{1, 0xfffffffe}}) {
     make(128, 256);
     producer_ = Producer();
     consumer_ = Consumer();
