@@ -58,7 +58,9 @@ void TcpEndpoint::commit(std::uint32_t tag, std::size_t bytes) {
 bool TcpEndpoint::peek(Frame& frame) {
   if (!status_.ok()) return false;
   if (frames_in_.peek(frame)) return true;
-  if (frames_in_.wants_to_receive() && frames_in_.receive() && frames_in_.peek(frame)) return true;
+  const bool look =
+      frames_in_.wants_to_receive() || (frames_in_.may_glance() && mesh_.take_glance());
+  if (look && frames_in_.receive() && frames_in_.peek(frame)) return true;
   if (frames_in_.corrupt()) [[unlikely]]
     judge();
   return false;

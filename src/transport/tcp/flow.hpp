@@ -84,6 +84,8 @@ class FrameReceiver {
 
   // True when receive() may find something and there is room for it.
   bool wants_to_receive() const;
+  // True when receive() could be tried although the socket has not called.
+  bool may_glance() const { return attached() && !ready_ && end_ == End::none; }
   // True when only the lack of room keeps it from receiving.
   bool waits_for_room() const { return ready_ && end_ == End::none; }
   // Reads once into the ring. True when something moved.
