@@ -80,7 +80,6 @@ struct PlanReport {
 // Memory of a communicator and its transport, for `tutti doctor` and the curious. Units: bytes.
 struct MemoryUse {
   std::size_t transport_bytes = 0;
-  std::size_t plan_bytes = 0;
   std::size_t scratch_bytes = 0;
 };
 

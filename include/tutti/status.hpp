@@ -68,6 +68,7 @@ class [[nodiscard]] Result {
   T&& value() && { return std::get<T>(std::move(state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::get<T>(std::move(state_)); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 

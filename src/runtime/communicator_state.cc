@@ -1,0 +1,271 @@
+// Calls become works, works become plans that the executor runs, and whoever waits drives.
+#include "runtime/communicator_state.hpp"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "base/assert.hpp"
+#include "base/try.hpp"
+#include "collectives/lowering.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+// From here on a message between two ranks is worth an exchange of addresses: the exchange costs
+// about a microsecond, which is what copying so many bytes through the queue costs.
+constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
+
+std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
+  ScheduleShape shape;
+  shape.collective = request.collective;
+  shape.ranks = ranks;
+  return static_cast<std::size_t>(block_count(shape, buffer));
+}
+
+}  // namespace
+
+CommunicatorState::CommunicatorState(CommunicatorParts parts)
+    : parts_(std::move(parts)),
+      transport_(std::move(parts_.transport)),
+      executor_(std::make_unique<Executor>(*transport_)) {
+  begin_driving(*this);
+}
+
+CommunicatorState::~CommunicatorState() {
+  end_driving(*this);
+  static_cast<void>(close());
+  executor_.reset();  // before the transport that it uses
+}
+
+Status CommunicatorState::check(const Request& r) const {
+  const auto name = to_string(r.collective);
+  auto bad = [&](const std::string& text) {
+    return Status(StatusCode::invalid_argument, fmt::format("rank {}: {}: {}", rank(), name, text));
+  };
+  if (has_root(r.collective) && (r.root < 0 || r.root >= size()))
+    return bad(fmt::format("root {} is not one of the {} ranks", r.root, size()));
+  for (Rank peer : {r.to, r.from})
+    if (peer < -1 || peer >= size())
+      return bad(fmt::format("peer {} is not one of the {} ranks", peer, size()));
+  const std::size_t element = size_of(r.type);
+  const std::size_t limit = std::numeric_limits<std::ptrdiff_t>::max() / element /
+                            static_cast<std::size_t>(size());
+  if (r.count > limit) return bad(fmt::format("count {} is more than memory can hold", r.count));
+  if (r.count == 0) return Status();
+  const bool reads = (r.collective != Collective::broadcast || rank() == r.root) &&
+                     (r.collective != Collective::send_recv || r.to >= 0);
+  const bool writes = (r.collective != Collective::reduce || rank() == r.root) &&
+                      (r.collective != Collective::send_recv || r.from >= 0);
+  if (reads && r.input == nullptr) return bad("input is null");
+  if (writes && r.output == nullptr) return bad("output is null");
+  if (!reads || !writes) return Status();
+  // Overlap is allowed only exactly in place.
+  const auto input = reinterpret_cast<std::uintptr_t>(r.input);
+  const auto output = reinterpret_cast<std::uintptr_t>(r.output);
+  const std::size_t input_bytes = blocks(r, size(), Buffer::input) * r.count * element;
+  const std::size_t output_bytes = blocks(r, size(), Buffer::output) * r.count * element;
+  if (input + input_bytes <= output || output + output_bytes <= input) return Status();
+  const std::uintptr_t own_block = static_cast<std::uintptr_t>(rank()) * r.count * element;
+  switch (r.collective) {
+    case Collective::all_gather:
+      if (input == output + own_block) return Status();
+      return bad("input overlaps output; in place it must lie at output + rank * count");
+    case Collective::reduce_scatter:
+      if (output == input + own_block) return Status();
+      return bad("output overlaps input; in place it must lie at input + rank * count");
+    case Collective::all_to_all:
+    case Collective::send_recv:
+      return bad("input and output overlap; use two buffers");
+    default:
+      if (input == output) return Status();
+      return bad("input and output overlap without being equal");
+  }
+}
+
+std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
+    const Request& r) const {
+  using collectives::Lowering;
+  auto plan = std::make_shared<collectives::Plan>();
+  const collectives::PlannerOptions& options = parts_.planner_options;
+  plan->algorithm = "point_to_point";
+  plan->settings.slice_bytes =
+      options.slice_bytes > 0 ? options.slice_bytes : options.frame_bytes_max;
+  const bool large = r.count * size_of(r.type) >= kDirectPointToPointBytes;
+  plan->settings.direct = options.direct_possible && (options.lowering == Lowering::direct ||
+                                                      (options.lowering == Lowering::automatic && large));
+  auto program = std::make_shared<collectives::LoweredProgram>(
+      collectives::lower_point_to_point(size(), rank(), r.to, r.from));
+  plan->hash = collectives::plan_hash(plan->algorithm, 1, program->shape, plan->settings);
+  plan->program = std::move(program);
+  return plan;
+}
+
+Result<std::shared_ptr<const collectives::Plan>> CommunicatorState::plan_for(const Request& r) {
+  if (r.collective == Collective::send_recv) return plan_point_to_point(r);
+  Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
+  if (memo.plan && memo.count == r.count && memo.type == r.type && memo.root == r.root)
+    return memo.plan;
+  auto plan = parts_.planner->plan({r.collective, r.count, r.type, r.root}, rank());
+  if (plan.ok()) memo = Memo{r.count, r.type, r.root, *plan};
+  return plan;
+}
+
+Status CommunicatorState::prepare(const Request& request, WorkState& work) {
+  TUTTI_TRY(check(request));
+  auto plan = plan_for(request);
+  if (!plan.ok()) return plan.status();
+  work.plan_ = *std::move(plan);
+  Signature& s = work.call_.signature;
+  // Point-to-point calls are no collective ones: only two ranks count them.
+  s.sequence = request.collective == Collective::send_recv ? 0 : ++sequence_;
+  s.collective = request.collective;
+  s.type = request.type;
+  s.op = request.op;
+  s.direct = work.plan_->settings.direct;
+  s.root = request.root;
+  s.count = request.count;
+  s.plan_hash = work.plan_->hash;
+  work.call_.input = static_cast<const std::byte*>(request.input);
+  work.call_.output = static_cast<std::byte*>(request.output);
+  return Status();
+}
+
+void CommunicatorState::submit(WorkState& work) {
+  std::lock_guard lock(mutex_);
+  waiting_.push_back(&work);
+  begin_next();
+}
+
+Status CommunicatorState::run(const Request& request) {
+  WorkState work;
+  TUTTI_TRY(prepare(request, work));
+  submit(work);
+  return wait(work);
+}
+
+Result<Work> CommunicatorState::start(const Request& request) {
+  auto work = std::make_shared<WorkState>();
+  TUTTI_TRY(prepare(request, *work));
+  work->owner_ = shared_from_this();
+  submit(*work);
+  static_cast<void>(drive());
+  return Work(std::move(work));
+}
+
+void CommunicatorState::complete_current(const Status& status) {
+  WorkState* work = std::exchange(current_, nullptr);
+  work->status_ = status;
+  work->done_.store(true, std::memory_order_release);
+}
+
+void CommunicatorState::begin_next() {
+  while (current_ == nullptr && !waiting_.empty()) {
+    current_ = waiting_.front();
+    waiting_.pop_front();
+    const Status status = executor_->start(current_->call_, *current_->plan_);
+    if (!status.ok()) complete_current(status);
+  }
+}
+
+bool CommunicatorState::drive_locked() {
+  if (current_ == nullptr) return false;
+  Result<bool> polled = transport_->poll();
+  bool moved = polled.ok() && *polled;
+  moved |= executor_->advance();
+  // What arrived before a peer was lost may have been all that this call needed.
+  if (!polled.ok() && !executor_->done())
+    executor_->fail(polled.status().with_context(
+        fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
+  if (aborted_.load(std::memory_order_relaxed) && !executor_->done())
+    executor_->fail(Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank())));
+  if (!executor_->done()) return moved;
+  complete_current(executor_->status());
+  begin_next();
+  return true;
+}
+
+bool CommunicatorState::drive() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && drive_locked();
+}
+
+void CommunicatorState::give_up(WorkState& work) {
+  std::lock_guard lock(mutex_);
+  if (work.done() || current_ == nullptr) return;
+  executor_->fail(Status(
+      StatusCode::timeout,
+      fmt::format("rank {}: {}: not complete after {} ms; waits for {}", rank(),
+                  to_string(current_->call_.signature), parts_.timeout.count(),
+                  executor_->waits_for())));
+  complete_current(executor_->status());
+  begin_next();
+}
+
+Status CommunicatorState::wait(WorkState& work) {
+  Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
+  while (!work.done()) {
+    bool moved = drive();
+    if (!moved && waiter.has_time()) moved = drive_others(*this);
+    if (moved) {
+      waiter.progressed();
+      continue;
+    }
+    if (work.done()) break;
+    if (waiter.idle()) sleep();
+    if (waiter.expired()) give_up(work);
+  }
+  return work.status_;
+}
+
+// Under the lock, because no other thread may use the transport meanwhile; whatever could complete
+// the work ends the sleep.
+void CommunicatorState::sleep() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) transport_->sleep(Waiter::kSleepUs);
+}
+
+bool CommunicatorState::test(WorkState& work) {
+  if (!work.done()) static_cast<void>(drive());
+  return work.done();
+}
+
+Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t count,
+                                              DataType type, Rank root) {
+  const collectives::PlanQuery query{collective, count, type, root};
+  auto plan = parts_.planner->plan(query, rank());
+  if (!plan.ok()) return plan.status();
+  auto explanation = parts_.planner->explain(query);
+  if (!explanation.ok()) return explanation.status();
+  PlanReport report;
+  const collectives::Plan& chosen = **plan;
+  report.algorithm = chosen.algorithm;
+  report.lowering = chosen.settings.direct ? "direct" : "staged";
+  report.channels = chosen.settings.channels;
+  report.slice_bytes = chosen.settings.slice_bytes;
+  if (!explanation->candidates.empty()) report.predicted_us = explanation->candidates[0].predicted_us;
+  report.explanation = collectives::to_text(*explanation);
+  return report;
+}
+
+MemoryUse CommunicatorState::memory_use() {
+  std::lock_guard lock(mutex_);
+  return MemoryUse{transport_->memory_bytes(), executor_->scratch_bytes()};
+}
+
+Status CommunicatorState::close() {
+  const auto deadline = Waiter::Clock::now() + parts_.config.setup_timeout;
+  std::lock_guard lock(mutex_);
+  if (!executor_->status().ok()) return executor_->status();  // nobody will take it any more
+  while (!transport_->flushed()) {
+    Result<bool> polled = transport_->poll();
+    if (!polled.ok()) return polled.status();
+    if (Waiter::Clock::now() > deadline)
+      return Status(StatusCode::timeout, fmt::format("rank {}: peers did not take what was sent",
+                                                     rank()));
+    if (!*polled) transport_->sleep(100);
+  }
+  return Status();
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,128 @@
+// communicator_state.hpp: what stands behind a Communicator: its transport, planner and executor,
+// the queue of started works, and the loop that waits for them.
+//
+// Works of a communicator run one after the other in the order of the calls. Whoever waits drives:
+// first its own communicator, and while that has nothing to do, every other one of the process
+// (progress.hpp). Each communicator has its own lock, so that ranks which are threads of one process
+// reduce in parallel.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/config.hpp"
+#include "collectives/planner.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/members.hpp"
+#include "runtime/progress.hpp"
+#include "runtime/waiting.hpp"
+#include "tutti/communicator.hpp"
+#include "tutti/transport.hpp"
+
+namespace tutti::runtime {
+
+// One started collective.
+class WorkState {
+ public:
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  CommunicatorState& owner() const { return *owner_; }
+
+ private:
+  friend class CommunicatorState;
+  std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
+  Call call_;
+  std::shared_ptr<const collectives::Plan> plan_;
+  Status status_;
+  std::atomic<bool> done_{false};
+};
+
+// What is needed to make one; see world.cc for how it is found.
+struct CommunicatorParts {
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<collectives::Planner> planner;
+  collectives::PlannerOptions planner_options;
+  base::Config config;
+  CommunicatorOptions options;  // as the user gave them, for split()
+  std::chrono::milliseconds timeout{600'000};
+  bool ranks_share_cores = false;
+  Members members;  // for split(); without the exchange, which is only for making it
+};
+
+class CommunicatorState : public Driven, public std::enable_shared_from_this<CommunicatorState> {
+ public:
+  explicit CommunicatorState(CommunicatorParts parts);
+  ~CommunicatorState() override;
+
+  Rank rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  const CommunicatorParts& parts() const { return parts_; }
+  std::string transport_name() const { return std::string(transport_->traits().name); }
+
+  // What the user asked for, before planning.
+  struct Request {
+    Collective collective = Collective::barrier;
+    const void* input = nullptr;
+    void* output = nullptr;
+    std::size_t count = 0;
+    DataType type = DataType::float32;
+    ReduceOp op = ReduceOp::sum;
+    Rank root = 0;
+    Rank to = -1;  // of send_recv; -1: nobody
+    Rank from = -1;
+  };
+
+  Status run(const Request& request);
+  Result<Work> start(const Request& request);
+
+  Status wait(WorkState& work);
+  bool test(WorkState& work);
+
+  Result<PlanReport> explain(Collective collective, std::size_t count, DataType type, Rank root);
+  MemoryUse memory_use();
+  void abort() { aborted_.store(true, std::memory_order_release); }
+  Status close();
+
+  // Numbers the splits of this communicator, equally on all ranks.
+  std::uint32_t next_split() { return ++splits_; }
+
+  // Driven.
+  bool drive() override;
+
+ private:
+  Status prepare(const Request& request, WorkState& work);
+  Status check(const Request& request) const;
+  Result<std::shared_ptr<const collectives::Plan>> plan_for(const Request& request);
+  std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
+  void submit(WorkState& work);
+  bool drive_locked();
+  void begin_next();
+  void complete_current(const Status& status);
+  void give_up(WorkState& work);
+  void sleep();
+
+  CommunicatorParts parts_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Executor> executor_;
+  std::atomic<bool> aborted_{false};
+  std::uint32_t sequence_ = 0;
+  std::uint32_t splits_ = 0;
+
+  // The plan of the latest call of each collective: a loop calls the same shape again and again.
+  struct Memo {
+    std::size_t count = 0;
+    DataType type = DataType::float32;
+    Rank root = 0;
+    std::shared_ptr<const collectives::Plan> plan;
+  };
+  Memo memos_[std::size(kAllCollectives)];
+
+  std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
+  std::deque<WorkState*> waiting_;
+  WorkState* current_ = nullptr;
+};
+
+}  // namespace tutti::runtime

@@ -1,0 +1,32 @@
+// host.hpp: which host a rank is on, what it may use there, and under which address others reach it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/status.hpp"
+
+namespace tutti::runtime {
+
+// What a rank tells the others about its place.
+struct HostCard {
+  std::string host;        // equal exactly for ranks that share a kernel
+  std::vector<int> cpus;   // that the rank may run on
+  std::string settings;    // configuration that must be equal everywhere, as text
+  std::string failure;     // why this rank cannot take part; empty normally
+
+  friend bool operator==(const HostCard&, const HostCard&) = default;
+};
+
+HostCard describe_host();
+
+std::string encode(const HostCard& card);
+// Errors  corrupt_data.
+Result<HostCard> decode_host_card(std::string_view text);
+
+// The address of this host on the way to `destination`, or that of the named interface.
+// Errors  invalid_argument, naming the interface or destination.
+Result<std::string> address_toward(const std::string& destination, const std::string& interface);
+
+}  // namespace tutti::runtime

@@ -1,0 +1,137 @@
+// Splitting needs no meeting point: the ranks exchange what they must over the communicator that
+// they have. Ranks of different colors make their communicators at the same time and may need
+// different numbers of exchanges, so they go on in rounds until all of them say that they are done.
+#include "runtime/split.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "runtime/world.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+constexpr char kBlob = 'B';
+constexpr char kDone = 'D';
+
+using Blobs = std::vector<std::string>;
+
+// An all-gather of strings of different lengths, by two of the parent's own: lengths, then bytes.
+Result<Blobs> gather(CommunicatorState& parent, const std::string& mine) {
+  const auto ranks = static_cast<std::size_t>(parent.size());
+  const auto length = static_cast<std::int64_t>(mine.size());
+  std::vector<std::int64_t> lengths(ranks);
+  CommunicatorState::Request request;
+  request.collective = Collective::all_gather;
+  request.type = DataType::int64;
+  request.count = 1;
+  request.input = &length;
+  request.output = lengths.data();
+  TUTTI_TRY(parent.run(request));
+  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  const std::size_t words = (longest + 3) / 4;
+  std::vector<std::int32_t> padded(words);
+  std::memcpy(padded.data(), mine.data(), mine.size());
+  std::vector<std::int32_t> all(words * ranks);
+  request.type = DataType::int32;
+  request.count = words;
+  request.input = padded.data();
+  request.output = all.data();
+  TUTTI_TRY(parent.run(request));
+  Blobs blobs;
+  for (std::size_t r = 0; r < ranks; ++r)
+    blobs.emplace_back(reinterpret_cast<const char*>(all.data() + r * words),
+                       static_cast<std::size_t>(lengths[r]));
+  return blobs;
+}
+
+struct Member {
+  int key;
+  Rank rank;  // in the parent
+  friend auto operator<=>(const Member&, const Member&) = default;
+};
+
+// The ranks of my color in their new order.
+Result<std::vector<Member>> find_members(CommunicatorState& parent, int color, int key) {
+  const std::int64_t mine[] = {color, key};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(parent.size()));
+  CommunicatorState::Request request;
+  request.collective = Collective::all_gather;
+  request.type = DataType::int64;
+  request.count = 2;
+  request.input = mine;
+  request.output = all.data();
+  TUTTI_TRY(parent.run(request));
+  std::vector<Member> members;
+  for (Rank r = 0; r < parent.size(); ++r)
+    if (all[2 * static_cast<std::size_t>(r)] == color)
+      members.push_back({static_cast<int>(all[2 * static_cast<std::size_t>(r) + 1]), r});
+  std::sort(members.begin(), members.end());
+  return members;
+}
+
+// Threads share their new world by its address; the first member owns it until all have it.
+Status share_threads(CommunicatorState& parent, const std::vector<Member>& group, Members& child,
+                     const base::Config& config) {
+  const bool leads = child.rank == 0 && child.size > 0;
+  if (leads)
+    child.threads = transport::MemoryWorld::make(
+        transport_options(config, child, parent.parts().ranks_share_cores));
+  const auto* address = leads ? &child.threads : nullptr;
+  std::string text(sizeof address, '\0');
+  std::memcpy(text.data(), &address, sizeof address);
+  auto blobs = gather(parent, text);
+  if (!blobs.ok()) return blobs.status();
+  if (!leads && child.size > 0) {
+    std::memcpy(&address, (*blobs)[static_cast<std::size_t>(group[0].rank)].data(), sizeof address);
+    child.threads = *address;
+  }
+  return Status();
+}
+
+std::uint64_t child_context(std::uint64_t parent, std::uint32_t split, int color) {
+  std::uint64_t mixed = parent * 0x9e3779b97f4a7c15ULL + split;
+  mixed = (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9ULL + static_cast<std::uint32_t>(color);
+  return mixed ^ (mixed >> 32);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key) {
+  auto group = find_members(parent, color, key);
+  if (!group.ok()) return group.status();
+  Members child = parent.parts().members;
+  child.context = child_context(child.context, parent.next_split(), color);
+  child.size = color < 0 ? 0 : static_cast<int>(group->size());
+  for (int i = 0; i < child.size; ++i)
+    if ((*group)[static_cast<std::size_t>(i)].rank == parent.rank()) child.rank = i;
+  if (child.threads) TUTTI_TRY(share_threads(parent, *group, child, parent.parts().config));
+
+  child.exchange = [&](const std::string& mine) -> Result<Blobs> {
+    auto blobs = gather(parent, kBlob + mine);
+    if (!blobs.ok()) return blobs;
+    Blobs ours;
+    for (const Member& member : *group) {
+      const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
+      if (blob.empty() || blob[0] != kBlob)
+        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank));
+      ours.push_back(blob.substr(1));
+    }
+    return ours;
+  };
+  Result<std::shared_ptr<CommunicatorState>> made = std::shared_ptr<CommunicatorState>();
+  if (child.size > 0) made = make_communicator(child, parent.parts().config, parent.parts().options);
+  for (bool all_done = false; !all_done;) {
+    auto blobs = gather(parent, std::string(1, kDone));
+    if (!blobs.ok()) return blobs.status();
+    all_done = std::all_of(blobs->begin(), blobs->end(), [](const std::string& blob) {
+      return !blob.empty() && blob[0] == kDone;
+    });
+  }
+  return made;
+}
+
+}  // namespace tutti::runtime

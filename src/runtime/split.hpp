@@ -1,0 +1,15 @@
+// split.hpp: a new communicator of some of the ranks of another one.
+#pragma once
+
+#include <memory>
+
+#include "runtime/communicator_state.hpp"
+
+namespace tutti::runtime {
+
+// Every rank of `parent` calls it. Ranks of the same color get a communicator together, ordered by
+// (key, rank); a negative color takes part and gets null.
+// Errors  those of making a communicator, on the ranks of the color that failed.
+Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key);
+
+}  // namespace tutti::runtime

@@ -1,0 +1,50 @@
+// Spinning, yielding and sleeping.
+#include "runtime/waiting.hpp"
+
+#include <sched.h>
+
+namespace tutti::runtime {
+namespace {
+
+constexpr std::chrono::microseconds kSleepAfter{1000};
+constexpr int kRoundsPerLook = 64;  // at the clock
+
+void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Waiter::Waiter(base::WaitChoice choice, bool shared, std::chrono::milliseconds timeout)
+    : yields_at_once_(choice == base::WaitChoice::yield ||
+                      (choice == base::WaitChoice::automatic && shared)),
+      spins_(choice == base::WaitChoice::spin),
+      sleeps_at_once_(choice == base::WaitChoice::block),
+      timeout_(timeout) {}
+
+bool Waiter::idle() {
+  ++idle_rounds_;
+  const bool still_spinning = !yields_at_once_ && !sleeps_at_once_ && idle_rounds_ <= kSpinRounds;
+  if (still_spinning || (spins_ && looking_ && idle_rounds_ % kRoundsPerLook != 0)) {
+    pause_core();
+    return false;
+  }
+  if (!looking_ || idle_rounds_ % kRoundsPerLook == 0 || sleeping_) look_at_clock();
+  if (!sleeping_ && !spins_) sched_yield();
+  return sleeping_;
+}
+
+void Waiter::look_at_clock() {
+  const Clock::time_point now = Clock::now();
+  if (!started_) first_idle_ = now;
+  if (!looking_) idle_since_ = now;
+  started_ = looking_ = true;
+  expired_ = now - first_idle_ > timeout_;
+  sleeping_ = !spins_ && (sleeps_at_once_ || now - idle_since_ > kSleepAfter);
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,60 @@
+// waiting.hpp: what a thread does while nothing moves, and when it gives up.
+//
+// Three stages: spin (the answer is usually nanoseconds away), give the core away (with more ranks
+// than cores at the first miss, because the peer may need this very core), sleep (after about a
+// millisecond without progress). Measured on two cores, four ranks, a barrier: 53 us with spinning
+// before blocking, 1.3 us with yielding at the first miss.
+//
+// The only place of the runtime that reads a clock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/config.hpp"
+
+namespace tutti::runtime {
+
+class Waiter {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::int64_t kSleepUs = 1000;
+
+  // `shared`: more ranks than cores on this host.
+  Waiter(base::WaitChoice choice, bool shared, std::chrono::milliseconds timeout);
+
+  // Something moved: start over.
+  void progressed() {
+    idle_rounds_ = 0;
+    looking_ = sleeping_ = false;
+  }
+
+  // Nothing moved: spins or yields for a moment and returns false, or says (true) that it is time
+  // to sleep for up to kSleepUs.
+  bool idle();
+
+  // True while the waiter has been idle long enough to look after others' work too.
+  bool has_time() const { return yields_at_once_ || idle_rounds_ > kSpinRounds; }
+
+  // The deadline has passed. Cost: the clock is read now and then while idle, not here.
+  bool expired() const { return expired_; }
+
+ private:
+  static constexpr int kSpinRounds = 2000;
+
+  void look_at_clock();
+
+  bool yields_at_once_;
+  bool spins_;
+  bool sleeps_at_once_;
+  int idle_rounds_ = 0;
+  bool started_ = false;   // first_idle_ is set
+  bool looking_ = false;   // idle_since_ is set
+  bool sleeping_ = false;
+  bool expired_ = false;
+  std::chrono::milliseconds timeout_;
+  Clock::time_point first_idle_{};
+  Clock::time_point idle_since_{};
+};
+
+}  // namespace tutti::runtime

@@ -1,0 +1,221 @@
+// Making a communicator, step by step: read the configuration, show each other our cards, agree,
+// choose the transport, connect, plan for what we found.
+#include "runtime/world.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "runtime/host.hpp"
+#include "transport/shm/transport.hpp"
+#include "transport/tcp/transport.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using base::TransportChoice;
+using collectives::PlannerOptions;
+
+// One slot of a queue: small enough that a few of them stay in a core's cache.
+constexpr std::size_t kFrameBytes = 128 * 1024;
+constexpr std::size_t kQueueBytes = 2 * kFrameBytes;
+constexpr int kChannelCount = 4;
+
+// What plans assume of the links until a machine is measured. Units: ns, bytes per ns.
+constexpr double kMemoryLatencyNs = 75;
+constexpr double kMemoryBandwidth = 10;
+constexpr double kSocketLatencyNs = 8000;
+constexpr double kSocketBandwidth = 2;
+
+// Everything that must be the same on all ranks, as a text that an error can show.
+std::string settings_text(const base::Config& config) {
+  return fmt::format("transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}",
+                     to_string(config.transport),
+                     config.algorithm.empty() ? "auto" : config.algorithm,
+                     to_string(config.lowering), config.channels, config.slice_bytes);
+}
+
+Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config) {
+  HostCard mine = describe_host();
+  mine.settings = settings_text(config);
+  auto texts = members.exchange(encode(mine));
+  if (!texts.ok()) return texts.status();
+  std::vector<HostCard> cards;
+  for (Rank r = 0; r < members.size; ++r) {
+    auto card = decode_host_card((*texts)[static_cast<std::size_t>(r)]);
+    if (!card.ok()) return card.status().with_context(fmt::format("rank {}", r));
+    if (card->settings != mine.settings)
+      return Status(StatusCode::mismatch,
+                    fmt::format("ranks are configured differently: rank {} has {}; rank {} has {}",
+                                members.rank, mine.settings, r, card->settings));
+    cards.push_back(*std::move(card));
+  }
+  return cards;
+}
+
+bool on_one_host(const std::vector<HostCard>& cards) {
+  return std::all_of(cards.begin(), cards.end(),
+                     [&](const HostCard& card) { return card.host == cards[0].host; });
+}
+
+// More ranks on this rank's host than hardware threads that they may use together.
+bool share_cores(const std::vector<HostCard>& cards, Rank rank) {
+  std::set<int> cpus;
+  int ranks = 0;
+  for (const HostCard& card : cards) {
+    if (card.host != cards[static_cast<std::size_t>(rank)].host) continue;
+    cpus.insert(card.cpus.begin(), card.cpus.end());
+    ++ranks;
+  }
+  return ranks > static_cast<int>(cpus.size());
+}
+
+Result<std::unique_ptr<Transport>> make_transport(const Members& members,
+                                                  const base::Config& config, bool one_host,
+                                                  bool ranks_share_cores) {
+  if (members.threads) {
+    if (config.transport != TransportChoice::automatic &&
+        config.transport != TransportChoice::memory)
+      return Status(StatusCode::unsupported,
+                    fmt::format("ranks that are threads talk through memory, not {}; start "
+                                "processes (tutti run) or leave TUTTI_TRANSPORT alone",
+                                to_string(config.transport)));
+    return transport::make_memory_transport(members.threads, members.rank);
+  }
+  transport::TransportOptions options = transport_options(config, members, ranks_share_cores);
+  if (members.size == 1) {
+    return transport::make_memory_transport(transport::MemoryWorld::make(options), 0);
+  }
+  TransportChoice choice = config.transport;
+  if (choice == TransportChoice::automatic)
+    choice = one_host ? TransportChoice::shm : TransportChoice::tcp;
+  switch (choice) {
+    case TransportChoice::shm: return transport::make_shm_transport(options, members.exchange);
+    case TransportChoice::tcp: {
+      if (!one_host || !config.socket_interface.empty()) {
+        auto address = address_toward(members.address, config.socket_interface);
+        if (!address.ok()) return address.status();
+        options.bind_address = *address;
+      }
+      return transport::make_tcp_transport(options, members.exchange);
+    }
+    default:
+      return Status(StatusCode::unsupported,
+                    "the memory transport joins threads of one process; for processes use "
+                    "TUTTI_TRANSPORT=shm or tcp");
+  }
+}
+
+// What the planner sees: ranks as cores of their nodes, joined by memory inside a node where the
+// transport uses it, by the network otherwise. Equal on all ranks, because the cards are.
+Result<Topology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,
+                                   std::vector<VertexId>& placement) {
+  TopologyBuilder builder;
+  Vertex network{VertexKind::network_switch, "network", VertexId::none, {}};
+  const VertexId net = builder.add_vertex(network);
+  std::vector<std::string> hosts;
+  std::vector<VertexId> memories;
+  for (std::size_t r = 0; r < cards.size(); ++r) {
+    const auto known = std::find(hosts.begin(), hosts.end(), cards[r].host);
+    const auto n = static_cast<std::size_t>(known - hosts.begin());
+    if (known == hosts.end()) {
+      hosts.push_back(cards[r].host);
+      const VertexId node =
+          builder.add_vertex({VertexKind::node, fmt::format("n{}", n), VertexId::none, {}});
+      memories.push_back(
+          builder.add_vertex({VertexKind::numa, fmt::format("n{}/memory", n), node, {}}));
+      builder.connect(LinkKind::network, memories[n], net, kSocketLatencyNs, kSocketBandwidth,
+                      LinkSource::assumed);
+    }
+    const VertexId core = builder.add_vertex(
+        {VertexKind::core, fmt::format("n{}/rank{}", n, r), memories[n], {}});
+    if (through_memory)
+      builder.connect(LinkKind::memory, core, memories[n], kMemoryLatencyNs, kMemoryBandwidth,
+                      LinkSource::assumed);
+    else
+      builder.connect(LinkKind::network, core, net, kSocketLatencyNs, kSocketBandwidth,
+                      LinkSource::assumed);
+    placement.push_back(core);
+  }
+  return std::move(builder).build();
+}
+
+collectives::Lowering lowering_of(base::LoweringChoice choice) {
+  if (choice == base::LoweringChoice::direct) return collectives::Lowering::direct;
+  if (choice == base::LoweringChoice::staged) return collectives::Lowering::staged;
+  return collectives::Lowering::automatic;
+}
+
+}  // namespace
+
+transport::TransportOptions transport_options(const base::Config& config, const Members& members,
+                                              bool ranks_share_cores) {
+  transport::TransportOptions options;
+  options.rank = members.rank;
+  options.size = members.size;
+  options.channel_count = std::max(kChannelCount, config.channels);
+  options.frame_bytes_max = std::max(kFrameBytes, config.slice_bytes);
+  options.queue_bytes = std::max(kQueueBytes, 2 * options.frame_bytes_max);
+  options.context = members.context;
+  options.job_secret = members.secret;
+  options.ranks_share_cores = ranks_share_cores;
+  return options;
+}
+
+Result<base::Config> effective_config(const CommunicatorOptions& options) {
+  auto config = base::parse_config(base::capture_environment());
+  if (!config.ok()) return config;
+  if (!options.transport.empty()) {
+    auto choice = base::parse_transport_choice(options.transport);
+    if (!choice.ok()) return choice.status().with_context("CommunicatorOptions::transport");
+    config->transport = *choice;
+  }
+  if (!options.lowering.empty()) {
+    auto choice = base::parse_lowering_choice(options.lowering);
+    if (!choice.ok()) return choice.status().with_context("CommunicatorOptions::lowering");
+    config->lowering = *choice;
+  }
+  if (!options.algorithm.empty()) config->algorithm = options.algorithm;
+  if (options.channels > 0) config->channels = options.channels;
+  if (options.slice_bytes > 0) config->slice_bytes = options.slice_bytes;
+  if (options.timeout.count() > 0) config->timeout = options.timeout;
+  if (options.setup_timeout.count() > 0) config->setup_timeout = options.setup_timeout;
+  return config;
+}
+
+Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& members,
+                                                             const base::Config& config,
+                                                             const CommunicatorOptions& options) {
+  auto cards = show_cards(members, config);
+  if (!cards.ok()) return cards.status();
+  const bool shared_cores = share_cores(*cards, members.rank);
+  auto transport = make_transport(members, config, on_one_host(*cards), shared_cores);
+  if (!transport.ok()) return transport.status();
+
+  CommunicatorParts parts;
+  parts.transport = std::move(*transport);
+  PlannerOptions& planning = parts.planner_options;
+  planning.algorithm = config.algorithm;
+  planning.lowering = lowering_of(config.lowering);
+  planning.channels = config.channels;
+  planning.slice_bytes = config.slice_bytes;
+  planning.channel_count = parts.transport->channel_count();
+  planning.frame_bytes_max = parts.transport->frame_bytes_max();
+  planning.direct_possible = parts.transport->traits().direct;
+  std::vector<VertexId> placement;
+  auto topology = planning_topology(*cards, planning.direct_possible, placement);
+  if (!topology.ok()) return topology.status();
+  parts.planner =
+      std::make_unique<collectives::Planner>(*std::move(topology), std::move(placement), planning);
+  parts.config = config;
+  parts.options = options;
+  parts.timeout = config.timeout;
+  parts.ranks_share_cores = shared_cores;
+  parts.members = members;
+  parts.members.exchange = nullptr;
+  return std::make_shared<CommunicatorState>(std::move(parts));
+}
+
+}  // namespace tutti::runtime
