@@ -59,6 +59,7 @@ class Bench {
 
   Result<Half> measure_half(const Line& line, bool in_place);
   Result<Times> time_iterations(const Line& line, bool in_place);
+  void restore_output(const Line& line);
   Status run_iteration(const Line& line, bool in_place, int iteration);
   Status gather_times(const Times& own, Half& half);
   Result<std::int64_t> check(const Line& line, bool in_place);

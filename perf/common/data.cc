@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -41,9 +42,20 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 32);
 }
 
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  return mix(a ^ mix(b + 0x632be59bd9b4e019u));
+// The random word of an element, for a seed that is itself mixed; two multiplications, because
+// checking costs little more than this.
+std::uint64_t hash_of(std::uint64_t mixed_seed, std::size_t index) {
+  return mix(mixed_seed + index * 0x632be59bd9b4e019u);
 }
+
+// A second word from the first: good enough next to it, and cheaper than another hash.
+std::uint64_t more(std::uint64_t hash) {
+  hash *= 0xa0761d6478bd642fu;
+  return hash ^ (hash >> 32);
+}
+
+// 1 or -1 by the lowest bit, without a branch that nobody can predict.
+int sign_of(std::uint64_t hash) { return 1 - 2 * static_cast<int>(hash & 1); }
 
 // What the construction must know of a type: bits of exact whole numbers, the scales 2^e that leave
 // room for them, bits of a random mantissa, and the ordinal of the largest finite value.
@@ -110,14 +122,27 @@ auto with_type(DataType type, F f) {
   return f(float16{});
 }
 
+// The upper bits of a float from `dropped` on, rounded to nearest even.
+std::uint32_t rounded(float value, int dropped) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t odd = bits >> dropped & 1;
+  return (bits + (std::uint32_t{1} << (dropped - 1)) - 1 + odd) >> dropped;
+}
+
+// Narrows by code of its own, so that a conversion that is wrong in the library shows. The values
+// of the construction are zero or in the normal range of T.
 template <typename T>
 T from_double(double value) {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return to_bfloat16(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, float16>)
-    return to_float16(static_cast<float>(value));
-  else
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return {static_cast<std::uint16_t>(rounded(static_cast<float>(value), 16))};
+  } else if constexpr (std::is_same_v<T, float16>) {
+    if (value == 0) return {};
+    constexpr std::uint32_t rebias = (127 - 15) << 10;  // to half's exponent bias
+    const std::uint32_t magnitude = rounded(std::fabs(static_cast<float>(value)), 13) - rebias;
+    return {static_cast<std::uint16_t>(magnitude | (std::signbit(value) ? 0x8000u : 0u))};
+  } else {
     return static_cast<T>(value);
+  }
 }
 
 // The finite values of a floating type in their order: ..., -1: the largest negative, 0: zero, ...
@@ -164,10 +189,10 @@ Shares make_shares(int n, std::uint64_t budget) {
   return shares;
 }
 
-Pattern Pattern::moved(DataType type, std::uint64_t seed) { return Pattern(type, seed); }
+Pattern Pattern::moved(DataType type, std::uint64_t seed) { return Pattern(type, mix(seed)); }
 
 Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t seed) {
-  Pattern pattern(type, seed);
+  Pattern pattern(type, mix(seed));
   pattern.op_ = op;
   pattern.ranks_ = ranks;
   switch (op) {
@@ -185,6 +210,8 @@ Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t se
     case ReduceOp::prod:
       pattern.kind_ = Kind::prod;
       pattern.shares_ = make_shares(ranks - 1, kProductBudget);
+      pattern.minus_ones_ =
+          static_cast<int>(std::count(pattern.shares_.of.begin(), pattern.shares_.of.end(), 0u));
       break;
     case ReduceOp::min:
     case ReduceOp::max:
@@ -202,10 +229,9 @@ std::size_t Pattern::place(std::uint64_t hash, Rank rank) const {
 
 template <typename T>
 T Pattern::sum_element(std::uint64_t hash, Rank source) const {
-  const std::uint64_t unit = 1 + (mix(hash) & unit_mask_);
+  const std::uint64_t unit = 1 + (more(hash) & unit_mask_);
   const std::uint64_t share = source == kReduced ? shares_.total : shares_.of[place(hash, source)];
-  const auto magnitude = static_cast<std::int64_t>(unit * share);
-  const std::int64_t whole = (hash & 1) != 0 ? -magnitude : magnitude;
+  const std::int64_t whole = sign_of(hash) * static_cast<std::int64_t>(unit * share);
   const bool divide = source == kReduced && op_ == ReduceOp::avg;
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(divide ? whole / ranks_ : whole);
@@ -219,40 +245,36 @@ T Pattern::sum_element(std::uint64_t hash, Rank source) const {
 template <typename T>
 T Pattern::prod_element(std::uint64_t hash, Rank source) const {
   constexpr std::uint64_t mantissa_mask = (std::uint64_t{1} << (Format<T>::mantissa_bits - 1)) - 1;
-  const std::uint64_t random = mix(hash) & mantissa_mask;
-  const bool negative = (hash & 1) != 0;
-  const int direction = std::is_integral_v<T> || (hash & 2) != 0 ? 1 : -1;
-  double value = 1;
-  std::int64_t whole = 1;  // doubles do not hold the products of int64
-  int exponent = 0;
   const std::size_t at = source == kReduced ? 0 : place(hash, source);
-  if (at == 0) {
-    whole = static_cast<std::int64_t>(2 * random + 3);
-    value = 1 + static_cast<double>(2 * random + 1) * power_of_two(-Format<T>::mantissa_bits);
-    if (negative) whole = -whole, value = -value;
-  }
-  const auto apply = [&](std::uint64_t share) {
-    exponent += direction * static_cast<int>(share);
-    if (share == 0) whole = -whole, value = -value;
-  };
-  if (source != kReduced && at != 0) apply(shares_.of[at - 1]);
+  std::uint64_t share = 0;
+  bool negative = false;  // by factors of -1
   if (source == kReduced) {
-    for (std::uint64_t share : shares_.of) apply(share);
+    share = shares_.total;
+    negative = minus_ones_ % 2 != 0;
+  } else if (at != 0) {
+    share = shares_.of[at - 1];
+    negative = share == 0;
   }
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(whole * (std::int64_t{1} << exponent));
-  else
-    return from_double<T>(value * power_of_two(exponent));
+  const std::uint64_t odd = 2 * (more(hash) & mantissa_mask) + 1;
+  if constexpr (std::is_integral_v<T>) {
+    const std::int64_t random = at == 0 ? sign_of(hash) * static_cast<std::int64_t>(odd + 2) : 1;
+    return static_cast<T>((negative ? -random : random) * (std::int64_t{1} << share));
+  } else {
+    const double mantissa = 1 + static_cast<double>(odd) * power_of_two(-Format<T>::mantissa_bits);
+    const double random = at == 0 ? sign_of(hash) * mantissa : 1;
+    const int exponent = sign_of(hash >> 1) * static_cast<int>(share);
+    return from_double<T>((negative ? -random : random) * power_of_two(exponent));
+  }
 }
 
 template <typename T>
 T Pattern::extreme_element(std::uint64_t hash, Rank source) const {
   constexpr auto half = static_cast<std::uint64_t>(Format<T>::largest / 2);
   std::int64_t ordinal =
-      static_cast<std::int64_t>(mix(hash) % (2 * half)) - static_cast<std::int64_t>(half);
+      static_cast<std::int64_t>(more(hash) % (2 * half)) - static_cast<std::int64_t>(half);
   if (source != kReduced && place(hash, source) != 0) {
     const auto rank = static_cast<std::uint64_t>(source);
-    const auto beyond = static_cast<std::int64_t>(1 + mix(hash, rank) % half);
+    const auto beyond = static_cast<std::int64_t>(1 + mix(hash + rank) % half);
     ordinal += op_ == ReduceOp::min ? beyond : -beyond;
   }
   return from_ordinal<T>(ordinal);
@@ -261,9 +283,9 @@ T Pattern::extreme_element(std::uint64_t hash, Rank source) const {
 template <typename T>
 void Pattern::generate(void* out, Rank source, std::size_t first, std::size_t count) const {
   T* const elements = static_cast<T*>(out);
-  const std::uint64_t source_seed = mix(seed_, static_cast<std::uint64_t>(source));
+  const std::uint64_t source_seed = mix(seed_ + static_cast<std::uint64_t>(source));
   const auto each = [&](std::uint64_t seed, auto element) {
-    for (std::size_t i = 0; i < count; ++i) elements[i] = element(mix(seed, first + i));
+    for (std::size_t i = 0; i < count; ++i) elements[i] = element(hash_of(seed, first + i));
   };
   using Bits = BitsOf<sizeof(T)>;
   switch (kind_) {

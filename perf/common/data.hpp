@@ -53,7 +53,7 @@ class Pattern {
   std::uint64_t tolerance() const { return tolerance_; }
 
  private:
-  Pattern(DataType type, std::uint64_t seed) : type_(type), seed_(seed) {}
+  Pattern(DataType type, std::uint64_t mixed_seed) : type_(type), seed_(mixed_seed) {}
 
   enum class Kind { moved, sum, prod, extreme };
 
@@ -76,6 +76,7 @@ class Pattern {
   int ranks_ = 1;
   std::uint64_t tolerance_ = 0;
   Shares shares_;                // by place
+  int minus_ones_ = 0;           // prod: contributions of -1
   std::uint64_t unit_mask_ = 0;  // sum: a share is multiplied by 1 .. unit_mask_ + 1
 };
 

@@ -44,10 +44,11 @@ struct Raw {
 };
 
 void add_flags(CLI::App& app, Options& options, Raw& raw) {
-  const auto positive = CLI::Range(1, 1 << 30);
-  const auto natural = CLI::Range(0, 1 << 30);
+  const auto range = [](int low, int high) { return CLI::Range(low, high).description(""); };
+  const auto positive = range(1, 1 << 30);
+  const auto natural = range(0, 1 << 30);
   app.add_option("-t,--nthreads", options.threads, "ranks as threads of this process")
-      ->check(CLI::Range(1, 4096));
+      ->check(range(1, 4096));
   app.add_option("-b,--minbytes", raw.min_bytes, "smallest size, with K, M or G (default 32M)");
   app.add_option("-e,--maxbytes", raw.max_bytes, "largest size (default 32M)");
   app.add_option("-i,--stepbytes", raw.step_bytes, "add this from size to size (default 1M)");
@@ -66,27 +67,27 @@ void add_flags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("-z,--blocking", raw.blocking,
                  "1: wait and barrier after each operation; 2: wait after each; 3: barrier after "
                  "each iteration, untimed")
-      ->check(CLI::Range(0, 3));
+      ->check(range(0, 3));
   app.add_option("-a,--average", raw.average, "time of 0: rank 0, 1: average, 2: min, 3: max")
-      ->check(CLI::Range(0, 3));
+      ->check(range(0, 3));
   app.add_option("-C,--report_cputime", raw.cpu_time,
                  "1: CPU time of the ranks' threads in place of wall time")
-      ->check(CLI::Range(0, 1));
+      ->check(range(0, 1));
   app.add_option("-J,--output_file", options.json_path, "also write JSON to this new file");
   app.add_option("-S,--report_timestamps", raw.timestamps, "1: a column of times of day")
-      ->check(CLI::Range(0, 1));
-  app.add_option("-M,--memory", raw.memory, "1: report memory")->check(CLI::Range(0, 1));
+      ->check(range(0, 1));
+  app.add_option("-M,--memory", raw.memory, "1: report memory")->check(range(0, 1));
   app.add_option("-u,--unalign", options.unalign, "shift buffers by so many elements")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(range(0, 1 << 20));
   app.add_option("-I,--per_iter_timing", raw.per_iteration, "1: columns on single iterations")
-      ->check(CLI::Range(0, 1));
+      ->check(range(0, 1));
   app.add_option("-K,--per_iter_skip", options.skip_iterations, "leave out the first of them")
       ->check(natural);
   app.add_option("-T,--timeout", raw.timeout_s, "seconds that a call may take")->check(natural);
   app.add_flag("--explain", options.explain, "say what the planner chose for each size, and why");
   app.add_option("--buffers", raw.buffers,
                  "shared: from tutti::allocate (default); plain: from malloc")
-      ->check(CLI::IsMember({"shared", "plain"}));
+      ->check(CLI::IsMember({"shared", "plain"}).description(""));
 }
 
 void add_refused(CLI::App& app, Raw& raw) {

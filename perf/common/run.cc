@@ -157,6 +157,7 @@ class Run {
       busbw_sum_ += row.in_place->busbw;
       ++halves_;
     }
+    report_.summary.busbw = busbw_sum_ / halves_;
     if (!json_path_.empty()) report_.rows.push_back(std::move(row));
   }
 
@@ -174,7 +175,6 @@ class Run {
 
   Result<int> finish() {
     Summary& summary = report_.summary;
-    summary.busbw = halves_ == 0 ? 0 : busbw_sum_ / halves_;
     if (options_.min_bandwidth > 0)
       summary.fast_enough = summary.busbw >= 0.9 * options_.min_bandwidth;
     say(summary_text(std::string(tool_.name), summary));
