@@ -81,9 +81,8 @@ class MemoryTransport final : public Transport {
 
   Result<bool> poll() override {
     const bool found = look();
-    for (MemoryEndpoint* endpoint : live_)
-      if (endpoint->failed()) [[unlikely]]
-        return endpoint->status();
+    if (!status_.ok()) [[unlikely]]
+      return status_;
     return found;
   }
 
@@ -108,6 +107,8 @@ class MemoryTransport final : public Transport {
       found = endpoint->attach() || found;
       if (left) endpoint->peer_left();
       found = endpoint->news() || found;
+      if (endpoint->failed() && status_.ok()) [[unlikely]]
+        status_ = endpoint->status();
     }
     return found;
   }
@@ -115,6 +116,7 @@ class MemoryTransport final : public Transport {
   std::shared_ptr<World> world_;
   Rank rank_;
   fifo::Sleeper sleeper_;
+  Status status_;                                           // the first failure of any endpoint
   std::vector<std::unique_ptr<MemoryEndpoint>> endpoints_;  // by peer, then channel
   std::vector<MemoryEndpoint*> live_;                       // those that exist
 };

@@ -12,6 +12,7 @@ std::string Peer::name() const { return fmt::format("rank {} (pid {})", rank_, a
 void Peer::hang_up() {
   outgoing_.close();
   incoming_.close();
+  process_.close();
   said_hello_ = false;
 }
 
@@ -21,6 +22,7 @@ Result<bool> Peer::connect() {
     TUTTI_TRY(socket);
     if (!socket->open()) return false;
     outgoing_ = std::move(socket).value();
+    if (!process_.open()) process_ = process_behind(outgoing_);
   }
   if (said_hello_) return true;
   Message hello{.kind = MessageKind::hello, .from = self_->rank, .context = self_->context};
@@ -90,6 +92,7 @@ void Peer::withdraw_freed_regions() {
 bool Peer::adopt(Descriptor socket) {
   if (incoming_.open()) return false;
   incoming_ = std::move(socket);
+  if (!process_.open()) process_ = process_behind(incoming_);
   return true;
 }
 

@@ -4,7 +4,7 @@
 // There are up to two connections: ours, opened when we first have something to send, and the
 // peer's. Each carries messages one way only, so that two ranks that connect at the same moment
 // need no rule about who wins. Both stay open, because their breaking is how the kernel tells that
-// a process died.
+// a process died; a descriptor of the process itself tells even if a child of it keeps them open.
 //
 // Does not know endpoints: queues that arrived wait here until the transport takes them.
 #pragma once
@@ -66,9 +66,10 @@ class Peer {
   Status receive();
   std::vector<ArrivedQueue> take_queues() { return std::exchange(arrived_, {}); }
 
-  // Sockets to watch; closed ones have number -1, which poll(2) passes over.
+  // What to watch with poll(2), which passes over -1, the number of what is closed.
   int incoming() const { return incoming_.number(); }
   int outgoing() const { return outgoing_.number(); }
+  int process() const { return process_.number(); }
   bool connected() const { return incoming_.open() || outgoing_.open(); }
   void hang_up();
 
@@ -84,6 +85,7 @@ class Peer {
   Address address_;
   Descriptor outgoing_;
   Descriptor incoming_;
+  Descriptor process_;
   bool said_hello_ = false;
   std::vector<ArrivedQueue> arrived_;
   std::unordered_set<std::uint32_t> exported_;

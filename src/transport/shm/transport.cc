@@ -31,6 +31,12 @@ constexpr std::chrono::milliseconds kCheckInterval{1};
 constexpr unsigned kPollsPerClockReading = 64;
 constexpr std::size_t kStrangersMax = 4096;
 
+// Of a peer's incoming socket, outgoing socket and process, as poll(2) found them.
+bool ended(const pollfd* of_peer) {
+  constexpr int kBroken = POLLHUP | POLLERR;
+  return ((of_peer[0].revents | of_peer[1].revents) & kBroken) != 0 || of_peer[2].revents != 0;
+}
+
 class ShmEndpoint final : public fifo::QueueEndpoint {
  public:
   ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout, int channel)
@@ -432,28 +438,26 @@ void ShmTransport::check_sockets() {
   for (const Peer& other : peers_) {
     watched_.push_back({other.incoming(), POLLIN, 0});
     watched_.push_back({other.outgoing(), 0, 0});
+    watched_.push_back({other.process(), POLLIN, 0});
   }
   if (::poll(watched_.data(), watched_.size(), 0) <= 0) return;
   meet_strangers();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const int incoming = watched_[1 + 2 * i].revents;
-    const int outgoing = watched_[2 + 2 * i].revents;
-    if (incoming != 0) receive_from(peers_[i]);
-    if (((incoming | outgoing) & (POLLHUP | POLLERR)) != 0) judge(peers_[i]);
+    const pollfd* of_peer = &watched_[1 + 3 * i];
+    if (of_peer[0].revents != 0) receive_from(peers_[i]);
+    if (ended(of_peer)) judge(peers_[i]);
   }
 }
 
-// Says of a peer whose sockets may have broken whether it left in good order.
+// Says of a peer that is gone whether it left in good order.
 void ShmTransport::judge(Peer& other) {
-  pollfd sockets[] = {{other.incoming(), 0, 0}, {other.outgoing(), 0, 0}};
-  if (::poll(sockets, 2, 0) <= 0) return;
   receive_from(other);
   if (self_.board.left(other.rank())) {
     mark_left(other.rank());
     other.hang_up();
   } else {
     lose(other.rank(),
-         Status(StatusCode::peer_lost, other.name() + " died: it hung up without closing"));
+         Status(StatusCode::peer_lost, other.name() + " died without closing its communicator"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <sodium.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -37,12 +38,14 @@ SocketName socket_name(const std::string& token) {
   return name;
 }
 
-bool same_user(const Descriptor& socket) {
-  ucred peer = {};
+ucred credentials_behind(const Descriptor& socket) {
+  ucred peer = {.pid = 0, .uid = static_cast<uid_t>(-1), .gid = 0};
   socklen_t length = sizeof peer;
-  return getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-         peer.uid == geteuid();
+  getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &length);
+  return peer;
 }
+
+bool same_user(const Descriptor& socket) { return credentials_behind(socket).uid == geteuid(); }
 
 bool is_token(std::string_view text) {
   return text.size() == kTokenDigits &&
@@ -156,6 +159,12 @@ Descriptor accept_from(const Descriptor& listener) {
     if (!socket.open() && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!socket.open() || same_user(socket)) return socket;
   }
+}
+
+Descriptor process_behind(const Descriptor& socket) {
+  const pid_t pid = credentials_behind(socket).pid;
+  if (pid <= 0) return Descriptor();  // in a process namespace that we do not see
+  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 Result<Descriptor> connect_to(const std::string& token) {

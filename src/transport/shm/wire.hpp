@@ -71,6 +71,10 @@ Result<Descriptor> listen_at(const std::string& token);
 // The next connection, or a closed descriptor when there is none. One from another user is dropped.
 Descriptor accept_from(const Descriptor& listener);
 
+// The process at the other end, as something that poll(2) finds readable once it has ended: a
+// forked child of it may keep the socket open. Closed where the kernel does not tell.
+Descriptor process_behind(const Descriptor& socket);
+
 // A connection to that name: a closed descriptor when the listener has too many waiting (try
 // again). Errors: peer_lost when nobody listens, or somebody else does; system_error.
 Result<Descriptor> connect_to(const std::string& token);

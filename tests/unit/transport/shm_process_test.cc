@@ -161,6 +161,25 @@ TEST_F(ShmProcessTest, AKilledPeerIsNamedAndLeavesNothing) {
   EXPECT_EQ(names_in_dev_shm(), before);
 }
 
+// The child keeps the dead peer's sockets open, so that only the process itself tells.
+TEST_F(ShmProcessTest, AKilledPeerIsNoticedThoughAChildOfItLives) {
+  const pid_t child = fork_rank_one(pair_, [](Transport& transport) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0)
+      while (true) pause();
+    send(transport, 1, std::to_string(grandchild));
+    while (true) pause();
+    return 0;
+  });
+  ASSERT_NO_FATAL_FAILURE(join());
+  const pid_t grandchild = std::stoi(receive(*transport_));
+  kill(child, SIGKILL);
+  EXPECT_EQ(exit_code(child), 1000 + SIGKILL);
+  EXPECT_TRUE(drive(*transport_,
+                    [&] { return transport_->poll().status().code() == StatusCode::peer_lost; }));
+  kill(grandchild, SIGKILL);
+}
+
 TEST_F(ShmProcessTest, APeerThatDiedBeforeItsFirstUseIsLost) {
   const pid_t child = fork_rank_one(pair_, [](Transport&) {
     kill(getpid(), SIGKILL);
