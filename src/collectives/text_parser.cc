@@ -54,6 +54,9 @@ class Line {
     return true;
   }
 
+  // A minus sign, not the beginning of an arrow.
+  bool take_minus() { return rest_.substr(0, 2) != "->" && take("-"); }
+
   // A whole word: what follows is no part of a name.
   bool take_word(std::string_view word) {
     if (rest_.substr(0, word.size()) != word) return false;
@@ -137,7 +140,7 @@ Status parse_term(Line& line, bool negative, Sum& sum) {
                 : line.take_word("i") ? &sum.loop_factor
                                       : nullptr;
   if (target == nullptr) return line.error(has_factor ? "r or i" : "a number, r or i");
-  if (*target != 0) return line.error("each of r and i at most once");
+  if (*target != 0) return line.error("each of r and i at most once before");
   *target = factor;
   return {};
 }
@@ -145,59 +148,58 @@ Status parse_term(Line& line, bool negative, Sum& sum) {
 // Terms until neither + nor - follows. At most r, i and two numbers.
 Status parse_sum(Line& line, Sum& sum) {
   constexpr int kTermsMax = 4;
-  bool negative = line.take("-");
-  for (int terms = 1;; ++terms) {
-    if (terms > kTermsMax) return line.error("a shorter sum");
+  bool negative = line.take_minus();
+  for (int terms = 1; terms <= kTermsMax; ++terms) {
     TUTTI_TRY(parse_term(line, negative, sum));
+    if (std::abs(sum.constant) > kNumberMax) return line.error("a smaller sum before");
     if (line.take("+"))
       negative = false;
-    else if (line.take("-"))
+    else if (line.take_minus())
       negative = true;
     else
       return {};
   }
+  return line.error("a shorter sum");
 }
 
-// What comes before the parenthesis: nothing, "base+", "stride*" or "base+stride*".
-Status parse_index_head(Line& line, int& base, int& stride) {
-  if (!line.at_number()) return {};
-  const Result<int> first = line.number(kNumberMax);
-  TUTTI_TRY(first);
+// What comes before a parenthesis: nothing, "base+", "stride*" or "base+stride*".
+bool take_index_head(Line& line, int& base, int& stride) {
+  auto take_number = [&](int& value) {
+    const Result<int> number = line.number(kNumberMax);
+    if (number.ok()) value = *number;
+    return number.ok();
+  };
+  int first = 0;
+  if (line.take("(")) return true;
+  if (!take_number(first)) return false;
   if (line.take("*")) {
-    stride = *first;
-    return {};
+    stride = first;
+    return line.take("(");
   }
-  if (!line.take("+")) return line.error("'+' or '*'");
-  base = *first;
-  if (!line.at_number()) return {};
-  const Result<int> second = line.number(kNumberMax);
-  TUTTI_TRY(second);
-  stride = *second;
-  return line.take("*") ? Status() : line.error("'*'");
+  base = first;
+  if (!line.take("+")) return false;
+  if (line.take("(")) return true;
+  return take_number(stride) && line.take("*") && line.take("(");
 }
 
 Result<AffineIndex> parse_index(Line& line) {
-  Sum sum;
-  Line plain = line;
-  // A sum without parentheses, unless a parenthesis comes up where it ends.
-  if (parse_sum(plain, sum).ok() && !plain.take("(")) {
-    line = plain;
-    if (!line.take("%"))
-      return AffineIndex::raw(0, 1, sum.rank_factor, sum.loop_factor, sum.constant, 0);
-    return line.error("parentheses around what '%' is applied to");
-  }
+  Line head = line;
   int base = 0;
   int stride = 1;
-  TUTTI_TRY(parse_index_head(line, base, stride));
-  if (!line.take("(")) return line.error("an index");
-  sum = Sum{};
+  Sum sum;
+  if (!take_index_head(head, base, stride)) {
+    TUTTI_TRY(parse_sum(line, sum));
+    if (line.take("%")) return line.error("parentheses around what '%' is applied to, before");
+    return AffineIndex::raw(0, 1, sum.rank_factor, sum.loop_factor, sum.constant, 0);
+  }
+  line = head;
   TUTTI_TRY(parse_sum(line, sum));
   if (!line.take(")")) return line.error("')'");
   int modulus = 0;
   if (line.take("%")) {
     const Result<int> number = line.number(kNumberMax);
     TUTTI_TRY(number);
-    if (*number < 1) return line.error("a modulus of at least 1");
+    if (*number < 1) return line.error("a modulus of at least 1 before");
     modulus = *number;
   }
   return AffineIndex::raw(base, stride, sum.rank_factor, sum.loop_factor, sum.constant, modulus);
@@ -218,7 +220,7 @@ Status parse_count(Line& line, int& count) {
   if (!line.take(":")) return {};
   const Result<int> number = line.number(kNumberMax);
   TUTTI_TRY(number);
-  if (*number < 2) return line.error("a count of at least 2");
+  if (*number < 2) return line.error("a count of at least 2 before");
   count = *number;
   return {};
 }

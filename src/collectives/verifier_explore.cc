@@ -60,6 +60,7 @@ class Explorer {
       stream_of_.push_back(stream);
     }
     streams_ = stream + 1;
+    find_conflicts();
   }
 
   Exploration run() {
@@ -268,7 +269,9 @@ class Explorer {
       if (executes(state, move)) steps.push_back(move.step);
     for (std::size_t a = 0; a < steps.size(); ++a) {
       judge_presence(state, steps[a]);
-      for (std::size_t b = a + 1; b < steps.size(); ++b) judge_pair(steps[a], steps[b]);
+      for (std::size_t b = a + 1; b < steps.size(); ++b)
+        if (conflicts_[at(steps[a]) * flow_.steps.size() + at(steps[b])])
+          fail(Fault::race, name(steps[a]) + " and " + name(steps[b]) + " touch the same memory");
     }
     if (flow_.shape.collective != Collective::barrier) return;
     for (Rank rank = 0; rank < flow_.shape.ranks; ++rank)
@@ -277,29 +280,42 @@ class Explorer {
         fail(Fault::contract, fmt::format("rank {} leaves the barrier too early", rank));
   }
 
+  // Direct accesses need their owner: in the call, and not gone from it.
   void judge_presence(const State& state, int step) {
-    const FlowStep& what = flow_.steps[at(step)];
-    if (self_conflict(flow_, what) >= 0) fail(Fault::race, name(step) + " overwrites itself");
-    for (const FlowAccess& access : accesses_of(what))
-      for (int k = 0; k < what.count; ++k) {
-        const Rank owner = flow_.memory.owner(flow_.cells_of(*access.operand)[k]);
-        if (owner != what.rank && (!state.entered[at(owner)] || has_left(state, owner)))
-          fail(Fault::race,
-               fmt::format("{} touches memory of rank {}, which is not there", name(step), owner));
-      }
+    if (overwrites_itself_[at(step)]) fail(Fault::race, name(step) + " overwrites itself");
+    for (Rank owner : visits_[at(step)])
+      if (!state.entered[at(owner)] || has_left(state, owner))
+        fail(Fault::race,
+             fmt::format("{} touches memory of rank {}, which is not there", name(step), owner));
   }
 
-  void judge_pair(int a, int b) {
-    const FlowStep& first = flow_.steps[at(a)];
-    const FlowStep& second = flow_.steps[at(b)];
-    for (const FlowAccess& x : accesses_of(first))
-      for (const FlowAccess& y : accesses_of(second)) {
-        if (!x.write && !y.write) continue;
-        for (int i = 0; i < first.count; ++i)
-          for (int k = 0; k < second.count; ++k)
-            if (flow_.cells_of(*x.operand)[i] == flow_.cells_of(*y.operand)[k])
-              fail(Fault::race, name(a) + " and " + name(b) + " touch the same memory");
-      }
+  // What can be said of steps once and for all: who conflicts with whom, who visits whose memory.
+  void find_conflicts() {
+    const std::size_t count = flow_.steps.size();
+    conflicts_.assign(count * count, false);
+    visits_.resize(count);
+    std::vector<std::vector<FlowAccess>> accesses;
+    for (const FlowStep& step : flow_.steps) {
+      accesses.push_back(accesses_of(step));
+      overwrites_itself_.push_back(self_conflict(flow_, step) >= 0);
+      for (const FlowAccess& access : accesses.back())
+        for (int k = 0; k < step.count; ++k) {
+          const Rank owner = flow_.memory.owner(flow_.cells_of(*access.operand)[k]);
+          if (owner != step.rank) visits_[accesses.size() - 1].push_back(owner);
+        }
+    }
+    for (std::size_t a = 0; a < count; ++a)
+      for (std::size_t b = 0; b < count; ++b)
+        for (const FlowAccess& x : accesses[a])
+          for (const FlowAccess& y : accesses[b])
+            if ((x.write || y.write) && overlap(x, flow_.steps[a].count, y, flow_.steps[b].count))
+              conflicts_[a * count + b] = true;
+  }
+
+  bool overlap(const FlowAccess& x, int x_count, const FlowAccess& y, int y_count) const {
+    const int* first = flow_.cells_of(*x.operand);
+    const int* second = flow_.cells_of(*y.operand);
+    return std::find_first_of(first, first + x_count, second, second + y_count) != first + x_count;
   }
 
   void judge_end(const State& state) {
@@ -322,6 +338,9 @@ class Explorer {
   ValueTable table_;
   std::vector<int> stream_of_;  // of each message
   int streams_ = 0;
+  std::vector<bool> conflicts_;  // step x step
+  std::vector<bool> overwrites_itself_;
+  std::vector<std::vector<Rank>> visits_;
   Exploration found_;
 };
 
