@@ -1,0 +1,449 @@
+// The model: resources of a machine, the graph of a schedule's steps, and the walk through it.
+#include "collectives/cost.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+
+#include "base/assert.hpp"
+#include "base/try.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
+
+bool is_core_link(const Topology& topology, const Link& link) {
+  return link.kind == LinkKind::memory && (topology.vertex(link.a).kind == VertexKind::core ||
+                                           topology.vertex(link.b).kind == VertexKind::core);
+}
+
+// What a seat reads and writes together.
+double processor_rate(const Topology& topology, VertexId seat, const CostConstants& constants) {
+  if (topology.vertex(seat).kind == VertexKind::gpu) return constants.gpu_bytes_per_ns;
+  double copy = 0;
+  for (const LinkId id : topology.links_at(seat))
+    if (is_core_link(topology, topology.link(id)))
+      copy = std::max(copy, topology.link(id).bandwidth_ab);
+  if (copy == 0) copy = constants.core_copy_bytes_per_ns;
+  return copy * constants.processor_per_copy;
+}
+
+}  // namespace
+
+// ---- Machine ----
+
+Machine::Machine(const Topology& topology, const std::vector<VertexId>& placement,
+                 const CostConstants& constants)
+    : topology_(topology), placement_(placement), constants_(constants) {
+  for (const Link& link : topology.links()) {
+    rate_.push_back(link.bandwidth_ab);
+    rate_.push_back(link.bandwidth_ba);
+  }
+  std::map<VertexId, std::pair<std::uint32_t, int>> seats;  // processor, ranks
+  for (const VertexId seat : placement) {
+    const auto [known, is_new] = seats.try_emplace(seat, static_cast<std::uint32_t>(rate_.size()), 0);
+    if (is_new) rate_.push_back(processor_rate(topology, seat, constants));
+    ++known->second.second;
+    processor_.push_back(known->second.first);
+  }
+  for (const VertexId seat : placement) seat_sharers_.push_back(seats[seat].second);
+}
+
+bool Machine::is_charged(const Link& link) const { return !is_core_link(topology_, link); }
+
+Route Machine::make_route(Rank from, Rank to, const Path& path) const {
+  Route route;
+  const VertexId a = placement_[index(from)];
+  const VertexId b = placement_[index(to)];
+  route.same_node = topology_.node_of(a) == topology_.node_of(b);
+  // Ranks that share a seat take turns: news waits until the receiver's turn comes.
+  route.latency_ns = path.latency_ns + (seat_sharers_[index(to)] - 1) * constants_.switch_ns;
+  for (const Hop& hop : path.hops)
+    if (is_charged(topology_.link(hop.link)))
+      route.links.push_back(static_cast<std::uint32_t>(capacity_index(topology_, hop)));
+  const bool gpu = topology_.vertex(a).kind == VertexKind::gpu;
+  route.overhead = !route.same_node ? constants_.network
+                   : gpu            ? constants_.gpu
+                                    : constants_.shared_memory;
+  return route;
+}
+
+Result<const Route*> Machine::route(Rank from, Rank to) {
+  const std::pair<VertexId, VertexId> key{placement_[index(from)], placement_[index(to)]};
+  std::unique_ptr<Route>& known = routes_[key];
+  if (known == nullptr) {
+    const Result<Path> path = find_path(topology_, key.first, key.second);
+    TUTTI_TRY(path);
+    known = std::make_unique<Route>(make_route(from, to, *path));
+  }
+  return static_cast<const Route*>(known.get());
+}
+
+std::string Machine::name(std::uint32_t resource) const {
+  const std::size_t links = 2 * topology_.links().size();
+  if (resource >= links) {
+    const auto rank = std::find(processor_.begin(), processor_.end(), resource);
+    const auto number = static_cast<std::size_t>(rank - processor_.begin());
+    return fmt::format("memory of rank {} ({}, {:.4g} GB/s)", number,
+                       topology_.vertex(placement_[number]).name, rate_[resource]);
+  }
+  const Link& link = topology_.links()[resource / 2];
+  const bool reverse = resource % 2 != 0;
+  return fmt::format("{} {} {} ({:.4g} GB/s)", topology_.vertex(reverse ? link.b : link.a).name,
+                     link.half_duplex ? "--" : "->",
+                     topology_.vertex(reverse ? link.a : link.b).name, rate_[resource]);
+}
+
+// ---- CostGraph ----
+
+class CostGraphBuilder {
+ public:
+  CostGraphBuilder(const std::vector<LoweredProgram>& programs, Machine& machine, bool direct)
+      : programs_(programs), machine_(machine), direct_(direct) {
+    std::uint32_t steps = 0;
+    for (const LoweredProgram& program : programs) {
+      first_step_.push_back(steps);
+      steps += static_cast<std::uint32_t>(program.steps.size());
+    }
+    graph_.steps_.resize(steps);
+  }
+
+  Result<CostGraph> build() {
+    find_receivers();
+    for (const LoweredProgram& program : programs_) TUTTI_TRY(add_program(program));
+    index_received();
+    index_dependents();
+    return std::move(graph_);
+  }
+
+ private:
+  using Message = CostGraph::Message;
+  using Step = CostGraph::Step;
+
+  // receivers_[rank][stream][ordinal]: the step that takes the message from that peer.
+  void find_receivers() {
+    for (const LoweredProgram& program : programs_) {
+      auto& streams = receivers_.emplace_back(program.peers.size());
+      for (std::size_t s = 0; s < program.steps.size(); ++s)
+        for (const LoweredOperand& source : program.steps[s].sources) {
+          if (source.kind != Operand::Kind::message) continue;
+          auto& taken = streams[index(source.stream)];
+          if (taken.size() <= index(source.ordinal)) taken.resize(index(source.ordinal) + 1);
+          taken[index(source.ordinal)] = step_id(program.rank, s);
+        }
+    }
+  }
+
+  std::uint32_t step_id(Rank rank, std::size_t step) const {
+    return first_step_[index(rank)] + static_cast<std::uint32_t>(step);
+  }
+
+  DirectForm form_of(const LoweredOperand& operand, const Route& route) const {
+    return direct_ && route.same_node ? operand.direct : DirectForm::none;
+  }
+
+  Status add_program(const LoweredProgram& program) {
+    double latency_ns = 0;
+    double overhead_ns = 0;
+    std::vector<const Route*> to;    // to each peer, and back
+    std::vector<const Route*> from;
+    std::vector<std::size_t> my_stream;  // at the peer
+    for (const Rank peer : program.peers) {
+      const Result<const Route*> out = machine_.route(program.rank, peer);
+      TUTTI_TRY(out);
+      const Result<const Route*> in = machine_.route(peer, program.rank);
+      TUTTI_TRY(in);
+      to.push_back(*out);
+      from.push_back(*in);
+      const auto& theirs = programs_[index(peer)].peers;
+      my_stream.push_back(static_cast<std::size_t>(
+          std::lower_bound(theirs.begin(), theirs.end(), program.rank) - theirs.begin()));
+      latency_ns = std::max(latency_ns, (*in)->latency_ns);
+      overhead_ns += (*out)->overhead.send_ns + (*in)->overhead.receive_ns;
+    }
+    if (direct_) graph_.exchange_ns_ = std::max(graph_.exchange_ns_, latency_ns + overhead_ns);
+    for (std::size_t s = 0; s < program.steps.size(); ++s) {
+      Step& step = graph_.steps_[step_id(program.rank, s)];
+      step.processor = machine_.processor(program.rank);
+      add_messages(program, s, to, my_stream);
+      charge(program.steps[s], to, from, step);
+    }
+    return {};
+  }
+
+  void add_messages(const LoweredProgram& program, std::size_t s,
+                    const std::vector<const Route*>& to,
+                    const std::vector<std::size_t>& my_stream) {
+    Step& step = graph_.steps_[step_id(program.rank, s)];
+    step.sent_begin = static_cast<std::uint32_t>(graph_.messages_.size());
+    for (const LoweredOperand& out : program.steps[s].destinations) {
+      if (out.kind != Operand::Kind::message) continue;
+      const std::size_t stream = index(out.stream);
+      const Rank peer = program.peers[stream];
+      const Route& route = *to[stream];
+      graph_.messages_.push_back({step_id(program.rank, s),
+                                  receivers_[index(peer)][my_stream[stream]][index(out.ordinal)],
+                                  &route, static_cast<float>(out.count), form_of(out, route)});
+      graph_.any_direct_ |= graph_.messages_.back().form != DirectForm::none;
+    }
+    step.sent_end = static_cast<std::uint32_t>(graph_.messages_.size());
+    for (const LoweredDependency& dependency : program.steps[s].depends)
+      if (!is_void(program, s, dependency, to)) {
+        ++step.dependencies;
+        edges_.emplace_back(step_id(program.rank, index(dependency.step)),
+                            step_id(program.rank, s));
+      }
+  }
+
+  // A fused dependency need not be waited for when both messages travel direct.
+  bool is_void(const LoweredProgram& program, std::size_t s, const LoweredDependency& dependency,
+               const std::vector<const Route*>& to) const {
+    if (!dependency.fused) return false;
+    const LoweredOperand& in = program.steps[s].sources[0];
+    const LoweredOperand& out = program.steps[index(dependency.step)].destinations[0];
+    return form_of(in, *to[index(in.stream)]) != DirectForm::none &&
+           form_of(out, *to[index(out.stream)]) != DirectForm::none;
+  }
+
+  // What the processor reads and writes, and its work on steps and messages.
+  void charge(const LoweredStep& lowered, const std::vector<const Route*>& to,
+              const std::vector<const Route*>& from, Step& step) const {
+    double read = 0;
+    double written = 0;
+    double overhead_ns = machine_.constants().step_ns;
+    bool landed = false;
+    for (const LoweredOperand& source : lowered.sources) {
+      if (source.kind == Operand::Kind::message) {
+        const Route& route = *from[index(source.stream)];
+        const DirectForm form = form_of(source, route);
+        overhead_ns +=
+            form == DirectForm::none ? route.overhead.receive_ns : route.overhead.signal_ns;
+        landed |= form == DirectForm::push;
+      }
+      read += source.count;
+    }
+    for (std::size_t d = 0; d < lowered.destinations.size(); ++d) {
+      const LoweredOperand& destination = lowered.destinations[d];
+      DirectForm form = DirectForm::none;
+      if (destination.kind == Operand::Kind::message) {
+        const Route& route = *to[index(destination.stream)];
+        form = form_of(destination, route);
+        overhead_ns += form == DirectForm::none ? route.overhead.send_ns : route.overhead.signal_ns;
+      }
+      const bool in_place = landed && static_cast<int>(d) == lowered.landing;
+      if (form != DirectForm::pull && !in_place) written += destination.count;
+    }
+    // What is only offered, or was stored by the peer, is not read either.
+    step.chunks_touched = written > 0 ? static_cast<float>(read + written) : 0;
+    step.overhead_ns = static_cast<float>(overhead_ns);
+  }
+
+  // Turns (key, value) pairs into half-open ranges per step.
+  template <typename Begin, typename End>
+  void group(std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs, Begin begin, End end,
+             std::vector<std::uint32_t>& values) {
+    std::stable_sort(pairs.begin(), pairs.end(),
+                     [](const auto& x, const auto& y) { return x.first < y.first; });
+    std::size_t next = 0;
+    for (std::uint32_t s = 0; s < graph_.steps_.size(); ++s) {
+      graph_.steps_[s].*begin = static_cast<std::uint32_t>(values.size());
+      for (; next < pairs.size() && pairs[next].first == s; ++next)
+        values.push_back(pairs[next].second);
+      graph_.steps_[s].*end = static_cast<std::uint32_t>(values.size());
+    }
+  }
+
+  void index_received() {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
+    for (std::uint32_t m = 0; m < graph_.messages_.size(); ++m)
+      pairs.emplace_back(graph_.messages_[m].to, m);
+    group(pairs, &Step::received_begin, &Step::received_end, graph_.received_);
+  }
+
+  void index_dependents() {
+    group(edges_, &Step::dependents_begin, &Step::dependents_end, graph_.dependents_);
+  }
+
+  const std::vector<LoweredProgram>& programs_;
+  Machine& machine_;
+  bool direct_;
+  CostGraph graph_;
+  std::vector<std::uint32_t> first_step_;
+  std::vector<std::vector<std::vector<std::uint32_t>>> receivers_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> edges_;
+};
+
+Result<CostGraph> CostGraph::make(const std::vector<LoweredProgram>& programs, Machine& machine,
+                                  bool direct) {
+  return CostGraphBuilder(programs, machine, direct).build();
+}
+
+// ---- The walk ----
+
+// Steps are executed in order of the time at which all that they wait for is there, as lowered.hpp
+// says it: dependencies, sources that can be read, destinations that can be written.
+class SliceSimulation {
+ public:
+  SliceSimulation(const CostGraph& graph, const Machine& machine, double chunk_bytes)
+      : graph_(graph),
+        machine_(machine),
+        chunk_bytes_(chunk_bytes),
+        free_ns_(machine.resource_count(), 0),
+        busy_ns_(machine.resource_count(), 0),
+        states_(graph.steps_.size()) {}
+
+  SliceCost run() {
+    for (std::uint32_t s = 0; s < states_.size(); ++s) prepare(s);
+    for (std::uint32_t s = 0; s < states_.size(); ++s)
+      if (graph_.steps_[s].dependencies == 0) grant(s, 0);
+    for (std::uint32_t s = 0; s < states_.size(); ++s)
+      if (states_[s].needs == 0) open_.emplace(states_[s].ready_ns, s);
+    std::size_t executed = 0;
+    for (; !open_.empty(); ++executed) {
+      const std::uint32_t step = open_.top().second;
+      open_.pop();
+      execute(step);
+    }
+    TUTTI_ASSERT(executed == states_.size(), "every step of a schedule can be taken");
+    return summary();
+  }
+
+ private:
+  struct State {
+    std::uint32_t dependencies = 0;
+    std::uint32_t needs = 0;   // dependencies, messages and grants that are missing
+    std::uint32_t offers = 0;  // that are not taken yet, and one for the step itself
+    double dependencies_ns = 0;
+    double ready_ns = 0;
+    double complete_ns = 0;
+  };
+
+  void prepare(std::uint32_t s) {
+    const CostGraph::Step& step = graph_.steps_[s];
+    State& state = states_[s];
+    state.dependencies = step.dependencies;
+    state.needs = step.dependencies + (step.received_end - step.received_begin);
+    state.offers = 1;
+    for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
+      if (graph_.messages_[m].form == DirectForm::push) ++state.needs;
+      if (graph_.messages_[m].form == DirectForm::pull) ++state.offers;
+    }
+  }
+
+  // All of the step's dependencies are complete: its memory may be stored into.
+  void grant(std::uint32_t s, double now_ns) {
+    const CostGraph::Step& step = graph_.steps_[s];
+    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
+      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
+      if (message.form == DirectForm::push)
+        satisfy(message.from, now_ns + message.route->latency_ns);
+    }
+  }
+
+  void satisfy(std::uint32_t s, double now_ns) {
+    State& state = states_[s];
+    state.ready_ns = std::max(state.ready_ns, now_ns);
+    if (--state.needs == 0 && started_) open_.emplace(state.ready_ns, s);
+  }
+
+  void execute(std::uint32_t s) {
+    started_ = true;
+    const CostGraph::Step& step = graph_.steps_[s];
+    const double processor_rate = machine_.rate(step.processor);
+    const double start_ns = std::max(states_[s].ready_ns, free_ns_[step.processor]);
+    double end_ns = occupy(step.processor, start_ns,
+                           step.overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
+    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
+      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
+      if (message.form == DirectForm::pull) end_ns = std::max(end_ns, transfer(message, start_ns));
+    }
+    for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
+      const CostGraph::Message& message = graph_.messages_[m];
+      double sent_ns = end_ns;
+      if (message.form != DirectForm::pull)
+        sent_ns = std::max(sent_ns, transfer(message, start_ns));
+      satisfy(message.to, sent_ns + message.route->latency_ns);
+    }
+    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
+      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
+      if (message.form == DirectForm::pull)
+        complete(message.from, end_ns + message.route->latency_ns);
+    }
+    complete(s, end_ns);
+  }
+
+  double occupy(std::uint32_t resource, double start_ns, double duration_ns) {
+    busy_ns_[resource] += duration_ns;
+    return free_ns_[resource] = start_ns + duration_ns;
+  }
+
+  // Cut-through: a message flows over all links at once, and waits before each that is busy.
+  double transfer(const CostGraph::Message& message, double start_ns) {
+    double now_ns = start_ns;
+    double end_ns = start_ns;
+    for (const std::uint32_t link : message.route->links) {
+      now_ns = std::max(now_ns, free_ns_[link]);
+      end_ns = std::max(end_ns, occupy(link, now_ns,
+                                       message.chunks * chunk_bytes_ / machine_.rate(link)));
+    }
+    return end_ns;
+  }
+
+  // The step itself, or one of its offers, is done.
+  void complete(std::uint32_t s, double now_ns) {
+    State& state = states_[s];
+    state.complete_ns = std::max(state.complete_ns, now_ns);
+    last_ns_ = std::max(last_ns_, now_ns);
+    if (--state.offers > 0) return;
+    const CostGraph::Step& step = graph_.steps_[s];
+    for (std::uint32_t d = step.dependents_begin; d < step.dependents_end; ++d) {
+      const std::uint32_t dependent = graph_.dependents_[d];
+      State& waiting = states_[dependent];
+      waiting.dependencies_ns = std::max(waiting.dependencies_ns, state.complete_ns);
+      if (--waiting.dependencies == 0) grant(dependent, waiting.dependencies_ns);
+      satisfy(dependent, state.complete_ns);
+    }
+  }
+
+  SliceCost summary() const {
+    SliceCost cost;
+    cost.time_ns = last_ns_;
+    cost.busiest = static_cast<std::uint32_t>(
+        std::max_element(busy_ns_.begin(), busy_ns_.end()) - busy_ns_.begin());
+    cost.busy_ns = busy_ns_[cost.busiest];
+    cost.alike = static_cast<int>(std::count_if(busy_ns_.begin(), busy_ns_.end(), [&](double busy) {
+      return busy >= cost.busy_ns * 0.999;
+    }));
+    return cost;
+  }
+
+  using Entry = std::pair<double, std::uint32_t>;
+
+  const CostGraph& graph_;
+  const Machine& machine_;
+  double chunk_bytes_;
+  std::vector<double> free_ns_;
+  std::vector<double> busy_ns_;
+  std::vector<State> states_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
+  bool started_ = false;
+  double last_ns_ = 0;
+};
+
+SliceCost CostGraph::price(const Machine& machine, double chunk_bytes) const {
+  return SliceSimulation(*this, machine, chunk_bytes).run();
+}
+
+double call_ns(const CostConstants& constants, const SliceCost& slice, double exchange_ns,
+               std::size_t slices_per_channel, int channels) {
+  const double slices = static_cast<double>(slices_per_channel) * channels;
+  const double flowing = slice.time_ns + (slices - 1) * slice.busy_ns;
+  const double in_flight = constants.window * channels;
+  return exchange_ns + std::max(flowing, slice.time_ns * slices / in_flight);
+}
+
+}  // namespace tutti::collectives

@@ -1,0 +1,161 @@
+// cost.hpp: how long a schedule takes on a topology, as a model tells: one slice of the data is
+// simulated step by step, and the busiest resource says how quickly further slices can follow.
+//
+// What a slice meets. Every direction of every link is a resource that serves one message after the
+// other (contention is queueing), and so is every seat's processor, which reads and writes bytes and
+// spends a little on each step and message. A message that is not direct is copied into a queue by
+// its sender and out of it by its receiver. Direct ones are read, or stored, in place, and cost a
+// signal; the ranks have then exchanged addresses first.
+//
+// Knows nothing of choices: it prices what it is given. Times are ns, sizes bytes, rates bytes/ns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/lowered.hpp"
+#include "tutti/topology.hpp"
+
+namespace tutti::collectives {
+
+// What one end of a message costs, beside moving its bytes.
+struct MessageOverhead {
+  double send_ns = 0;     // put into a queue
+  double receive_ns = 0;  // found in it and released
+  double signal_ns = 0;   // of a direct message, at either end
+};
+
+// The numbers of the model that no topology holds. All are for one step, message or rank.
+struct CostConstants {
+  // Source: cache-line transfers between two cores of a Xeon: 68 ns one way, 219 ns for a symmetric
+  // exchange of flags through the same path that topology defaults give 100 ns.
+  MessageOverhead shared_memory{60, 60, 30};
+  // Assumed: a GPU polls memory that a peer writes over NVLink or PCI Express.
+  MessageOverhead gpu{400, 400, 300};
+  // Source: 3.2 us one way between two processes over loopback TCP; about half of it at each end.
+  MessageOverhead network{1500, 1500, 1500};
+  // Finding out that a step can be taken, and taking it.
+  double step_ns = 20;
+  // Source: 1147 ns for two switches between threads that yield to each other.
+  double switch_ns = 575;
+  // A core reads and writes together twice what it copies.
+  double processor_per_copy = 2;
+  // Assumed: HBM, bytes read plus bytes written by reduction kernels.
+  double gpu_bytes_per_ns = 1500;
+  // Of a seat that has no memory link.
+  double core_copy_bytes_per_ns = 12;
+  // Slices of a channel that can be under way at once (the executor's window).
+  double window = 8;
+};
+
+// What messages between two ranks meet.
+struct Route {
+  std::vector<std::uint32_t> links;  // resources, in order
+  double latency_ns = 0;             // of an empty message, without overheads
+  bool same_node = false;
+  MessageOverhead overhead;
+};
+
+// Resources and routes of ranks placed on a topology.
+class Machine {
+ public:
+  // Requires  placement: the seat of every rank, in `topology`; both outlive this.
+  Machine(const Topology& topology, const std::vector<VertexId>& placement,
+          const CostConstants& constants = {});
+
+  int ranks() const { return static_cast<int>(placement_.size()); }
+  const CostConstants& constants() const { return constants_; }
+  const Topology& topology() const { return topology_; }
+  const std::vector<VertexId>& placement() const { return placement_; }
+
+  // Errors  invalid_argument when nothing connects the two.
+  Result<const Route*> route(Rank from, Rank to);
+
+  std::size_t resource_count() const { return rate_.size(); }
+  double rate(std::uint32_t resource) const { return rate_[resource]; }
+  std::uint32_t processor(Rank rank) const { return processor_[static_cast<std::size_t>(rank)]; }
+
+  // Whether messages between core seats and the rest draw on this link: a core's own memory link is
+  // its processor, and not counted twice.
+  bool is_charged(const Link& link) const;
+
+  // "n0/nic3 -> network (50 GB/s)", "memory of rank 3 (n0/core3, 24 GB/s)".
+  std::string name(std::uint32_t resource) const;
+
+ private:
+  Route make_route(Rank from, Rank to, const Path& path) const;
+
+  const Topology& topology_;
+  const std::vector<VertexId>& placement_;
+  CostConstants constants_;
+  std::vector<double> rate_;              // links by capacity_index, then processors
+  std::vector<std::uint32_t> processor_;  // of each rank; ranks on one seat share it
+  std::vector<int> seat_sharers_;         // of each rank: ranks on its seat
+  std::map<std::pair<VertexId, VertexId>, std::unique_ptr<Route>> routes_;
+};
+
+// The cost of one slice.
+struct SliceCost {
+  double time_ns = 0;   // from the first step to the last
+  double busy_ns = 0;   // of the busiest resource
+  std::uint32_t busiest = 0;
+  int alike = 1;        // resources as busy as that one
+};
+
+// A schedule prepared for pricing: who waits for whom, and what each step and message charges.
+class CostGraph {
+ public:
+  // `direct`: messages inside a node travel direct where they have a direct form.
+  // Errors  invalid_argument when ranks that talk are not connected.
+  static Result<CostGraph> make(const std::vector<LoweredProgram>& programs, Machine& machine,
+                                bool direct);
+
+  // One slice whose chunks have so many bytes.
+  SliceCost price(const Machine& machine, double chunk_bytes) const;
+
+  // Until all addresses are exchanged; 0 when nothing is direct.
+  double exchange_ns() const { return exchange_ns_; }
+  // Whether any message travels direct.
+  bool any_direct() const { return any_direct_; }
+
+ private:
+  friend class SliceSimulation;
+  friend class CostGraphBuilder;
+
+  struct Message {
+    std::uint32_t from = 0;  // steps
+    std::uint32_t to = 0;
+    const Route* route = nullptr;
+    float chunks = 0;
+    DirectForm form = DirectForm::none;  // none: staged
+  };
+  struct Step {
+    std::uint32_t processor = 0;
+    std::uint32_t dependencies = 0;
+    float chunks_touched = 0;  // read and written by the processor
+    float overhead_ns = 0;
+    // Half-open ranges into dependents_, received_, and messages_ (in order of sender).
+    std::uint32_t dependents_begin = 0, dependents_end = 0;
+    std::uint32_t received_begin = 0, received_end = 0;
+    std::uint32_t sent_begin = 0, sent_end = 0;
+  };
+
+  std::vector<Step> steps_;
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> received_;    // messages, by receiving step
+  std::vector<std::uint32_t> dependents_;  // steps, by the step they wait for
+  double exchange_ns_ = 0;
+  bool any_direct_ = false;
+};
+
+// A call of several slices that follow each other on `channels` channels: the first takes its time,
+// each further one adds what the busiest resource needs, and no more than a window is under way.
+double call_ns(const CostConstants& constants, const SliceCost& slice, double exchange_ns,
+               std::size_t slices_per_channel, int channels);
+
+}  // namespace tutti::collectives

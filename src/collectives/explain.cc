@@ -1,0 +1,135 @@
+// Explanations as tables and sentences.
+#include "collectives/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+bool counts_blocks(Collective collective) {
+  return collective == Collective::all_gather || collective == Collective::reduce_scatter ||
+         collective == Collective::all_to_all;
+}
+
+std::size_t possible_count(const Explanation& explanation) {
+  return static_cast<std::size_t>(
+      std::count_if(explanation.candidates.begin(), explanation.candidates.end(),
+                    [](const Candidate& candidate) { return candidate.not_possible.empty(); }));
+}
+
+std::string percent_of_bound(const Explanation& explanation, const Candidate& candidate) {
+  if (candidate.predicted_us <= 0) return "-";
+  return fmt::format("{:.1f}%", 100 * explanation.bound_us() / candidate.predicted_us);
+}
+
+std::string busbw(const Explanation& explanation, const Candidate& candidate) {
+  if (candidate.predicted_us <= 0) return "-";
+  const double bytes = static_cast<double>(size_bytes(explanation.query, explanation.ranks));
+  const double factor = busbw_factor(explanation.query.collective, explanation.ranks);
+  return fmt::format("{:.4g}", bytes * factor / candidate.predicted_us / 1000);
+}
+
+std::string candidate_line(const Explanation& explanation, const Candidate& c, bool chosen) {
+  const std::string time = c.predicted_us > 0 ? format_time(c.predicted_us) : "-";
+  return fmt::format("{} {:<17} {:<9} {:>8} {:>7} {:>10} {:>11} {:>9} {:>9}  {}\n",
+                     chosen ? '*' : ' ', c.algorithm, lowering_name(c.settings),
+                     c.settings.channels, c.slices, base::format_bytes(c.settings.slice_bytes),
+                     time, busbw(explanation, c), percent_of_bound(explanation, c), c.limited_by);
+}
+
+std::string bound_line(std::string_view name, double us, const std::string& origin, bool decides) {
+  return fmt::format("{} {:<9} {:>11}  {}\n", decides ? '*' : ' ', name, format_time(us), origin);
+}
+
+}  // namespace
+
+double busbw_factor(Collective collective, int ranks) {
+  const double n = ranks;
+  switch (collective) {
+    case Collective::all_reduce:
+      return 2 * (n - 1) / n;
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+    case Collective::all_to_all:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+std::size_t size_bytes(const PlanQuery& query, int ranks) {
+  const std::size_t block = query.count * size_of(query.type);
+  return counts_blocks(query.collective) ? block * static_cast<std::size_t>(ranks) : block;
+}
+
+PlanQuery query_of_size(Collective collective, DataType type, Rank root, int ranks,
+                        std::size_t bytes) {
+  const std::size_t blocks = counts_blocks(collective) ? static_cast<std::size_t>(ranks) : 1;
+  return {collective, bytes / size_of(type) / blocks, type, root};
+}
+
+std::string_view lowering_name(const PlanSettings& settings) {
+  return settings.direct ? "direct" : "staged";
+}
+
+std::string format_time(double us) {
+  if (us >= 1e6) return fmt::format("{:.4g} s", us / 1e6);
+  if (us >= 1e4) return fmt::format("{:.4g} ms", us / 1e3);
+  return fmt::format("{:.4g} us", us);
+}
+
+std::string reason(const Explanation& explanation) {
+  const std::size_t possible = possible_count(explanation);
+  if (possible == 0) return "nothing can serve";
+  const Candidate& best = explanation.candidates.front();
+  std::string text = fmt::format("{}, {}: ", best.algorithm, lowering_name(best.settings));
+  if (possible == 1)
+    text += "the only candidate";
+  else
+    text += fmt::format("{:.3g} times as quick as {}, {}",
+                        explanation.candidates[1].predicted_us / best.predicted_us,
+                        explanation.candidates[1].algorithm,
+                        lowering_name(explanation.candidates[1].settings));
+  if (best.predicted_us > 0)
+    text += fmt::format(", {} of the bound; limited by {}", percent_of_bound(explanation, best),
+                        best.limited_by);
+  return text;
+}
+
+std::string to_text(const Explanation& explanation) {
+  const PlanQuery& query = explanation.query;
+  std::string text = fmt::format(
+      "{} of {} ({} x {}), {} ranks{}\n\n", to_string(query.collective),
+      base::format_bytes(size_bytes(query, explanation.ranks)), query.count, to_string(query.type),
+      explanation.ranks, has_root(query.collective) ? fmt::format(", root {}", query.root) : "");
+  text += fmt::format("  {:<17} {:<9} {:>8} {:>7} {:>10} {:>11} {:>9} {:>9}  {}\n", "algorithm",
+                      "lowering", "channels", "slices", "slice", "predicted", "busbw", "of bound",
+                      "limited by");
+  const std::size_t possible = possible_count(explanation);
+  for (std::size_t i = 0; i < possible; ++i)
+    text += candidate_line(explanation, explanation.candidates[i], i == 0);
+  std::string last;
+  for (std::size_t i = possible; i < explanation.candidates.size(); ++i) {
+    const Candidate& candidate = explanation.candidates[i];
+    const std::string line =
+        fmt::format("  {:<17} not possible: {}\n", candidate.algorithm, candidate.not_possible);
+    if (line != last) text += line;
+    last = line;
+  }
+  text += fmt::format("\nchoice: {}\n", reason(explanation));
+  const double bound = explanation.bound_us();
+  text += "\nlower bounds\n";
+  text += bound_line("latency", explanation.latency_bound_us, explanation.latency_origin,
+                     explanation.latency_bound_us >= bound);
+  text += bound_line("links", explanation.bandwidth_bound_us, explanation.bandwidth_origin,
+                     explanation.bandwidth_bound_us >= bound);
+  text += bound_line("memory", explanation.memory_bound_us, explanation.memory_origin,
+                     explanation.memory_bound_us >= bound);
+  return text;
+}
+
+}  // namespace tutti::collectives

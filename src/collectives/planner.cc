@@ -1,0 +1,408 @@
+// The planner: a family of priced algorithms for each collective and root, and choices among them.
+//
+// Pricing a schedule is dear and choosing must not be, so a schedule is priced at a few chunk sizes,
+// when they are first needed, and between them its cost is a straight line: a new size costs some
+// hundred multiplications, a known one a look-up.
+#include "collectives/planner.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "base/assert.hpp"
+#include "base/try.hpp"
+#include "collectives/algorithms/table.hpp"
+#include "collectives/bounds.hpp"
+#include "collectives/cost.hpp"
+#include "collectives/geometry.hpp"
+#include "collectives/lowering.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+// Schedules with more operands than this are not priced: planning stays a matter of a second at
+// any number of ranks, and algorithms with so many messages only fit small worlds anyway.
+constexpr std::size_t kPricedOperandsMax = 400'000;
+// Plans that are kept; all are forgotten when there are more, and made anew when asked for.
+constexpr std::size_t kPlansMax = 4096;
+constexpr std::size_t kSmallestSlice = 4096;
+// Chunk sizes at which schedules are priced: 0, 64, 256, ... bytes.
+constexpr std::size_t kFirstPoint = 64;
+constexpr std::size_t kPointFactor = 4;
+
+Status refuse(std::string text) { return Status(StatusCode::invalid_argument, std::move(text)); }
+
+// Operands of all ranks, without unrolling anything.
+std::size_t operand_count(const Schedule& schedule) {
+  std::vector<std::size_t> of_program;
+  for (const Program& program : schedule.programs) {
+    std::size_t operands = 0;
+    for (const Repeat& part : program.parts) {
+      std::size_t body = 0;
+      for (const Step& step : part.body) body += step.sources.size() + step.destinations.size();
+      operands += body * static_cast<std::size_t>(part.times);
+    }
+    of_program.push_back(operands);
+  }
+  std::size_t total = 0;
+  for (const int program : schedule.program_of_rank)
+    total += of_program[static_cast<std::size_t>(program)];
+  return total;
+}
+
+// Ranks per node when every node holds equally many consecutive ones, else 1.
+int ranks_per_node(const Topology& topology, const std::vector<VertexId>& placement) {
+  std::vector<VertexId> nodes;
+  std::vector<int> sizes;
+  for (const VertexId seat : placement) {
+    const VertexId node = topology.node_of(seat);
+    if (nodes.empty() || nodes.back() != node) {
+      if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return 1;
+      nodes.push_back(node);
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  const bool equal =
+      std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes.front(); });
+  return equal && !sizes.empty() ? sizes.front() : 1;
+}
+
+// Costs of one schedule in one lowering, by chunk size.
+class PriceTable {
+ public:
+  explicit PriceTable(CostGraph graph) : graph_(std::move(graph)) {}
+
+  const CostGraph& graph() const { return graph_; }
+
+  SliceCost at(const Machine& machine, double chunk_bytes) {
+    std::size_t upper = 1;
+    while (point_bytes(upper) < chunk_bytes) ++upper;
+    // Copies: pricing the second point may move the first.
+    const SliceCost low = point(machine, upper - 1);
+    SliceCost cost = point(machine, upper);
+    const double share =
+        (chunk_bytes - point_bytes(upper - 1)) / (point_bytes(upper) - point_bytes(upper - 1));
+    cost.time_ns = low.time_ns + share * (cost.time_ns - low.time_ns);
+    cost.busy_ns = low.busy_ns + share * (cost.busy_ns - low.busy_ns);
+    return cost;
+  }
+
+ private:
+  static double point_bytes(std::size_t number) {
+    if (number == 0) return 0;
+    return static_cast<double>(kFirstPoint) *
+           std::pow(static_cast<double>(kPointFactor), static_cast<double>(number - 1));
+  }
+
+  const SliceCost& point(const Machine& machine, std::size_t number) {
+    if (points_.size() <= number) points_.resize(number + 1);
+    if (!points_[number]) points_[number] = graph_.price(machine, point_bytes(number));
+    return *points_[number];
+  }
+
+  CostGraph graph_;
+  std::vector<std::optional<SliceCost>> points_;
+};
+
+// An algorithm for one shape: its schedule, prices, and programs that were asked for.
+struct Entry {
+  const Algorithm* algorithm = nullptr;
+  std::string not_possible;
+  Schedule schedule;
+  std::array<std::optional<PriceTable>, 2> prices;  // staged, direct
+  std::string not_priced;
+  std::map<Rank, std::shared_ptr<const LoweredProgram>> programs;
+};
+
+// A candidate before it is told to people.
+struct Choice {
+  Entry* entry = nullptr;
+  PlanSettings settings;
+  double time_ns = 0;
+  SliceCost slice;
+  std::size_t slices = 0;  // on all channels
+  std::string not_possible;
+};
+
+using ShapeKey = std::pair<Collective, Rank>;
+using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, Rank>;
+
+}  // namespace
+
+struct Planner::State {
+  State(Topology t, std::vector<VertexId> p, PlannerOptions o)
+      : topology(std::move(t)),
+        placement(std::move(p)),
+        options(std::move(o)),
+        machine(topology, placement),
+        group(ranks_per_node(topology, placement)) {}
+
+  Topology topology;
+  std::vector<VertexId> placement;
+  PlannerOptions options;
+  Machine machine;
+  int group;
+  std::map<ShapeKey, std::vector<std::unique_ptr<Entry>>> families;
+  std::map<PlanKey, std::shared_ptr<const Plan>> plans;
+  std::map<ShapeKey, Bounds> bounds;
+
+  int ranks() const { return static_cast<int>(placement.size()); }
+
+  Status check(const PlanQuery& query) const;
+  Result<std::vector<std::unique_ptr<Entry>>*> family(const PlanQuery& query);
+  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const PlanQuery& query);
+  Status price(Entry& entry);
+  bool tries(bool direct) const;
+  std::vector<int> channel_choices() const;
+  std::vector<std::size_t> slice_choices() const;
+  Choice settle(Entry& entry, bool direct, const PlanQuery& query);
+  Result<std::vector<Choice>> choices(const PlanQuery& query);
+  Candidate tell(const Choice& choice) const;
+  std::shared_ptr<const Plan> make_plan(const Choice& choice, Rank rank) const;
+};
+
+Status Planner::State::check(const PlanQuery& query) const {
+  if (ranks() == 0) return refuse("no ranks to plan for");
+  const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
+  if (rooted && (query.root < 0 || query.root >= ranks()))
+    return refuse(fmt::format("root {}: there are {} ranks", query.root, ranks()));
+  if (options.channels < 0 || options.channels > options.channel_count)
+    return refuse(fmt::format("{} channels: the transport offers 1 to {}", options.channels,
+                              options.channel_count));
+  if (options.lowering == Lowering::direct && !options.direct_possible)
+    return Status(StatusCode::unsupported,
+                  "direct lowering needs ranks that can address each other's memory; use staged or "
+                  "leave the choice open");
+  return {};
+}
+
+// The table's algorithms for the query's collective and root, or the one that is forced.
+Result<std::vector<std::unique_ptr<Entry>>*> Planner::State::family(const PlanQuery& query) {
+  const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
+  const ShapeKey key{query.collective, rooted ? query.root : 0};
+  const auto known = families.find(key);
+  if (known != families.end()) return &known->second;
+  std::vector<const Algorithm*> algorithms = algorithms_for(query.collective);
+  // Barriers and shifts have one way only; a forced algorithm speaks of the collectives with more.
+  if (!options.algorithm.empty() && algorithms.size() > 1) {
+    const Result<const Algorithm*> forced = find_algorithm(query.collective, options.algorithm);
+    TUTTI_TRY(forced);
+    algorithms = {*forced};
+  }
+  std::vector<std::unique_ptr<Entry>> entries;
+  for (const Algorithm* algorithm : algorithms) {
+    Result<std::unique_ptr<Entry>> entry = make_entry(*algorithm, query);
+    TUTTI_TRY(entry);
+    entries.push_back(std::move(*entry));
+  }
+  return &families.emplace(key, std::move(entries)).first->second;
+}
+
+Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algorithm,
+                                                          const PlanQuery& query) {
+  auto entry = std::make_unique<Entry>();
+  entry->algorithm = &algorithm;
+  const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
+  Result<Schedule> schedule =
+      build(algorithm, ranks(), rooted ? query.root : 0, algorithm.grouped ? group : 1);
+  if (!schedule.ok()) {
+    entry->not_possible = schedule.status().message();
+    return entry;
+  }
+  entry->schedule = std::move(*schedule);
+  const std::size_t operands = operand_count(entry->schedule);
+  if (operands > kPricedOperandsMax) {
+    entry->not_priced = fmt::format("{} operands in all steps are too many to price (at most {})",
+                                    operands, kPricedOperandsMax);
+    return entry;
+  }
+  TUTTI_TRY(price(*entry));
+  return entry;
+}
+
+bool Planner::State::tries(bool direct) const {
+  if (direct) return options.direct_possible && options.lowering != Lowering::staged;
+  return options.lowering != Lowering::direct;
+}
+
+Status Planner::State::price(Entry& entry) {
+  const std::vector<LoweredProgram> programs = lower_all(entry.schedule);
+  for (const bool direct : {false, true}) {
+    if (!tries(direct)) continue;
+    Result<CostGraph> graph = CostGraph::make(programs, machine, direct);
+    TUTTI_TRY(graph);
+    entry.prices[direct ? 1 : 0].emplace(std::move(*graph));
+  }
+  return {};
+}
+
+std::vector<int> Planner::State::channel_choices() const {
+  if (options.channels > 0) return {options.channels};
+  std::vector<int> choices;
+  for (int channels = 1; channels < options.channel_count; channels *= 2)
+    choices.push_back(channels);
+  choices.push_back(std::max(1, options.channel_count));
+  return choices;
+}
+
+std::vector<std::size_t> Planner::State::slice_choices() const {
+  const std::size_t largest = options.frame_bytes_max;
+  if (options.slice_bytes > 0) return {std::min(options.slice_bytes, largest)};
+  std::vector<std::size_t> choices = {largest};
+  while (choices.back() / 4 >= kSmallestSlice && choices.size() < 4)
+    choices.push_back(choices.back() / 4);
+  return choices;
+}
+
+// The best channels and slices for an algorithm in one lowering.
+Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query) {
+  Choice best{&entry, {}, 0, {}, 0, entry.not_possible};
+  best.settings.direct = direct;
+  if (!best.not_possible.empty()) return best;
+  std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
+  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  const ScheduleShape& shape = entry.schedule.shape;
+  bool found = false;
+  for (const int channels : channel_choices()) {
+    for (const std::size_t slice_bytes : slice_choices()) {
+      const std::size_t slices =
+          slices_needed(shape, query.count, size_of(query.type), channels, slice_bytes);
+      if (slices == 0) continue;
+      Choice choice{&entry, {channels, slice_bytes, direct}, 0, {}, slices, {}};
+      choice.slices *= static_cast<std::size_t>(channels);
+      if (prices) {
+        const double pieces = static_cast<double>(choice.slices) * shape.chunks;
+        choice.slice = prices->at(machine, bytes / pieces);
+        choice.time_ns = std::round(call_ns(machine.constants(), choice.slice,
+                                            prices->graph().exchange_ns(), slices, channels));
+      }
+      if (!found || choice.time_ns < best.time_ns) best = std::move(choice);
+      found = true;
+    }
+  }
+  if (!found)
+    best.not_possible = fmt::format("slices of {} bytes cannot hold {} chunks of {} in one message",
+                                    slice_choices().front(), shape.message_chunks_max,
+                                    to_string(query.type));
+  return best;
+}
+
+// Every algorithm in every lowering that can do something for it; cheapest first, then those that
+// are not priced, then the impossible ones.
+Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
+  TUTTI_TRY(check(query));
+  const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
+  TUTTI_TRY(entries);
+  std::vector<Choice> found;
+  for (const std::unique_ptr<Entry>& entry : **entries) {
+    const bool forced = (*entries)->size() == 1;
+    for (const bool direct : {false, true}) {
+      if (!tries(direct)) continue;
+      const std::optional<PriceTable>& prices = entry->prices[direct ? 1 : 0];
+      if (direct && options.lowering == Lowering::automatic && prices &&
+          !prices->graph().any_direct())
+        continue;  // the same as staged, but exchanging addresses for nothing
+      found.push_back(settle(*entry, direct, query));
+      if (!forced && found.back().not_possible.empty())
+        found.back().not_possible = entry->not_priced;
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Choice& x, const Choice& y) {
+    if (x.not_possible.empty() != y.not_possible.empty()) return x.not_possible.empty();
+    return x.not_possible.empty() && x.time_ns < y.time_ns;
+  });
+  return found;
+}
+
+std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, Rank rank) const {
+  Entry& entry = *choice.entry;
+  std::shared_ptr<const LoweredProgram>& program = entry.programs[rank];
+  if (program == nullptr)
+    program = std::make_shared<const LoweredProgram>(lower(entry.schedule, rank));
+  auto plan = std::make_shared<Plan>();
+  plan->algorithm = entry.algorithm->name;
+  plan->settings = choice.settings;
+  plan->program = program;
+  plan->hash = plan_hash(plan->algorithm, entry.algorithm->grouped ? group : 1,
+                         entry.schedule.shape, choice.settings);
+  return plan;
+}
+
+Candidate Planner::State::tell(const Choice& choice) const {
+  Candidate candidate;
+  candidate.algorithm = choice.entry->algorithm->name;
+  candidate.settings = choice.settings;
+  candidate.group = choice.entry->algorithm->grouped ? group : 1;
+  candidate.not_possible = choice.not_possible;
+  if (!candidate.not_possible.empty()) return candidate;
+  candidate.slices = choice.slices;
+  candidate.predicted_us = choice.time_ns / 1000;
+  // A resource limits when it works most of the time; otherwise all wait for news to travel.
+  const double busy_ns = choice.slice.busy_ns * static_cast<double>(choice.slices);
+  if (!choice.entry->not_priced.empty())
+    candidate.limited_by = "unknown: " + choice.entry->not_priced;
+  else if (busy_ns * 2 < choice.time_ns)
+    candidate.limited_by = "latency: steps that wait for each other";
+  else
+    candidate.limited_by =
+        machine.name(choice.slice.busiest) +
+        (choice.slice.alike > 1 ? fmt::format(" and {} alike", choice.slice.alike - 1) : "");
+  return candidate;
+}
+
+Planner::Planner(Topology topology, std::vector<VertexId> placement, PlannerOptions options)
+    : state_(std::make_unique<State>(std::move(topology), std::move(placement),
+                                     std::move(options))) {}
+Planner::~Planner() = default;
+Planner::Planner(Planner&&) noexcept = default;
+Planner& Planner::operator=(Planner&&) noexcept = default;
+
+int Planner::ranks() const { return state_->ranks(); }
+
+Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank rank) {
+  TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
+  const PlanKey key{query.collective, query.root, query.count, query.type, rank};
+  const auto known = state_->plans.find(key);
+  if (known != state_->plans.end()) return known->second;
+  const Result<std::vector<Choice>> choices = state_->choices(query);
+  TUTTI_TRY(choices);
+  const Choice& best = choices->front();
+  if (!best.not_possible.empty())
+    return Status(StatusCode::unsupported,
+                  fmt::format("{} by {}: {}", to_string(query.collective),
+                              best.entry->algorithm->name, best.not_possible));
+  if (state_->plans.size() >= kPlansMax) state_->plans.clear();
+  return state_->plans.emplace(key, state_->make_plan(best, rank)).first->second;
+}
+
+Result<Explanation> Planner::explain(const PlanQuery& query) {
+  const Result<std::vector<Choice>> choices = state_->choices(query);
+  TUTTI_TRY(choices);
+  Explanation explanation;
+  explanation.query = query;
+  explanation.ranks = ranks();
+  for (const Choice& choice : *choices) explanation.candidates.push_back(state_->tell(choice));
+  const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
+  const ShapeKey key{query.collective, rooted ? query.root : 0};
+  if (state_->bounds.find(key) == state_->bounds.end()) {
+    Result<Bounds> bounds = find_bounds(state_->machine, key.first, key.second);
+    TUTTI_TRY(bounds);
+    state_->bounds.emplace(key, std::move(*bounds));
+  }
+  const Bounds& bounds = state_->bounds.at(key);
+  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  explanation.latency_bound_us = bounds.latency_ns / 1000;
+  explanation.bandwidth_bound_us = bounds.link_ns_per_byte * bytes / 1000;
+  explanation.memory_bound_us = bounds.memory_ns_per_byte * bytes / 1000;
+  explanation.latency_origin = bounds.latency_origin;
+  explanation.bandwidth_origin = bounds.link_origin;
+  explanation.memory_origin = bounds.memory_origin;
+  return explanation;
+}
+
+}  // namespace tutti::collectives

@@ -1,0 +1,100 @@
+// planner.hpp: chooses how a call is done. Pure: the same topology, options and query give the same
+// answer on every rank, which is what keeps ranks from hanging on different plans.
+//
+// The planner enumerates algorithm × channels × lowering, costs each on the topology (cost.hpp) and
+// keeps the cheapest; it can say why (explain.hpp). Programs are cached by shape, choices are
+// functions of the size.
+//
+// Knows nothing of sockets, threads, clocks or buffers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/plan.hpp"
+#include "tutti/schedule.hpp"
+#include "tutti/topology.hpp"
+
+namespace tutti::collectives {
+
+enum class Lowering : std::uint8_t { automatic, direct, staged };
+
+// What limits or forces the choice; equal on all ranks.
+struct PlannerOptions {
+  std::string algorithm;                        // empty: choose
+  Lowering lowering = Lowering::automatic;
+  int channels = 0;                             // 0: choose
+  std::size_t slice_bytes = 0;                  // 0: choose
+  int channel_count = 1;                        // what the transport offers
+  std::size_t frame_bytes_max = 64 * 1024;      // what the transport carries at once
+  bool direct_possible = false;                 // ranks of a node can address each other's memory
+
+  friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;
+};
+
+struct PlanQuery {
+  Collective collective = Collective::all_reduce;
+  std::size_t count = 0;  // elements, as the API counts them
+  DataType type = DataType::float32;
+  Rank root = 0;
+};
+
+// One way of doing a call, with what it is predicted to cost.
+struct Candidate {
+  std::string algorithm;
+  PlanSettings settings;
+  int group = 1;              // ranks per node of two-level algorithms
+  std::string not_possible;   // the reason, when it cannot serve; then nothing below counts
+  std::size_t slices = 1;     // on all channels together
+  double predicted_us = 0;
+  std::string limited_by;     // the resource that is busiest: a link, or the ranks' memory
+};
+
+struct Explanation {
+  PlanQuery query;
+  int ranks = 0;
+  std::vector<Candidate> candidates;  // possible ones first, cheapest first
+  // Lower bounds (bounds.hpp), each with where it comes from.
+  double latency_bound_us = 0;    // until news can be everywhere
+  double bandwidth_bound_us = 0;  // from cuts of the topology
+  double memory_bound_us = 0;     // reading and writing the data at all
+  std::string latency_origin;
+  std::string bandwidth_origin;
+  std::string memory_origin;
+  // The largest of them: no schedule is quicker.
+  double bound_us() const {
+    return std::max({latency_bound_us, bandwidth_bound_us, memory_bound_us});
+  }
+};
+
+// Threading  one thread at a time.
+class Planner {
+ public:
+  // Requires  placement: the seat of every rank.
+  Planner(Topology topology, std::vector<VertexId> placement, PlannerOptions options);
+  ~Planner();
+  Planner(Planner&&) noexcept;
+  Planner& operator=(Planner&&) noexcept;
+
+  int ranks() const;
+
+  // The plan of `rank`. Cost: a look-up once the shape is known.
+  // Errors  invalid_argument or unsupported: the forced algorithm does not exist or cannot serve,
+  //         with what to do instead.
+  Result<std::shared_ptr<const Plan>> plan(const PlanQuery& query, Rank rank);
+
+  // All candidates with their costs, and the lower bound.
+  Result<Explanation> explain(const PlanQuery& query);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A table for people: candidates, times, limiting resource, distance from the bound.
+std::string to_text(const Explanation& explanation);
+
+}  // namespace tutti::collectives
