@@ -163,10 +163,9 @@ class Run {
 
   Status add_memory(std::size_t buffer_bytes, std::size_t transport_before) {
     const MemoryUse use = communicator_.memory_use();
-    std::int64_t bytes[] = {static_cast<std::int64_t>(transport_before),
-                            static_cast<std::int64_t>(buffer_bytes),
-                            static_cast<std::int64_t>(use.transport_bytes + use.plan_bytes +
-                                                      use.scratch_bytes - transport_before)};
+    std::int64_t bytes[] = {
+        static_cast<std::int64_t>(transport_before), static_cast<std::int64_t>(buffer_bytes),
+        static_cast<std::int64_t>(use.transport_bytes + use.scratch_bytes - transport_before)};
     Status status = communicator_.all_reduce(std::span<std::int64_t>(bytes), ReduceOp::sum);
     if (!status.ok()) return status.with_context("sum of memory");
     report_.summary.memory = Memory{bytes[0], bytes[1], bytes[2]};
