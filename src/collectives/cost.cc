@@ -59,16 +59,21 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
   Route route;
   const VertexId a = placement_[index(from)];
   const VertexId b = placement_[index(to)];
-  route.same_node = topology_.node_of(a) == topology_.node_of(b);
-  // Ranks that share a seat take turns: news waits until the receiver's turn comes.
-  route.latency_ns = path.latency_ns + (seat_sharers_[index(to)] - 1) * constants_.switch_ns;
-  for (const Hop& hop : path.hops)
-    if (is_charged(topology_.link(hop.link)))
+  bool network = false;
+  for (const Hop& hop : path.hops) {
+    const Link& link = topology_.link(hop.link);
+    network |= link.kind == LinkKind::network;
+    if (is_charged(link))
       route.links.push_back(static_cast<std::uint32_t>(capacity_index(topology_, hop)));
-  const bool gpu = topology_.vertex(a).kind == VertexKind::gpu;
-  route.overhead = !route.same_node ? constants_.network
-                   : gpu            ? constants_.gpu
-                                    : constants_.shared_memory;
+  }
+  route.shares_memory = !network && topology_.node_of(a) == topology_.node_of(b);
+  if (topology_.vertex(a).kind == VertexKind::gpu)
+    route.overhead = network ? constants_.gpu_network : constants_.gpu;
+  else
+    route.overhead = network ? constants_.sockets : constants_.shared_memory;
+  // Ranks that share a seat take turns: news waits until the receiver's turn comes.
+  route.latency_ns = path.latency_ns + route.overhead.wake_ns +
+                     (seat_sharers_[index(to)] - 1) * constants_.switch_ns;
   return route;
 }
 
@@ -83,13 +88,16 @@ Result<const Route*> Machine::route(Rank from, Rank to) {
   return static_cast<const Route*>(known.get());
 }
 
+Rank Machine::rank_of(std::uint32_t resource) const {
+  const auto rank = std::find(processor_.begin(), processor_.end(), resource);
+  return static_cast<Rank>(rank - processor_.begin());
+}
+
 std::string Machine::name(std::uint32_t resource) const {
-  const std::size_t links = 2 * topology_.links().size();
-  if (resource >= links) {
-    const auto rank = std::find(processor_.begin(), processor_.end(), resource);
-    const auto number = static_cast<std::size_t>(rank - processor_.begin());
-    return fmt::format("memory of rank {} ({}, {:.4g} GB/s)", number,
-                       topology_.vertex(placement_[number]).name, rate_[resource]);
+  if (is_processor(resource)) {
+    const Rank rank = rank_of(resource);
+    return fmt::format("memory of rank {} ({}, {:.4g} GB/s)", rank,
+                       topology_.vertex(placement_[index(rank)]).name, rate_[resource]);
   }
   const Link& link = topology_.links()[resource / 2];
   const bool reverse = resource % 2 != 0;
@@ -143,7 +151,7 @@ class CostGraphBuilder {
   }
 
   DirectForm form_of(const LoweredOperand& operand, const Route& route) const {
-    return direct_ && route.same_node ? operand.direct : DirectForm::none;
+    return direct_ && route.shares_memory ? operand.direct : DirectForm::none;
   }
 
   Status add_program(const LoweredProgram& program) {

@@ -23,22 +23,25 @@
 
 namespace tutti::collectives {
 
-// What one end of a message costs, beside moving its bytes.
+// What a message costs, beside moving its bytes and the latency of its path.
 struct MessageOverhead {
-  double send_ns = 0;     // put into a queue
-  double receive_ns = 0;  // found in it and released
-  double signal_ns = 0;   // of a direct message, at either end
+  double send_ns = 0;     // of the sender's processor: put into a queue
+  double receive_ns = 0;  // of the receiver's: found in it and released
+  double signal_ns = 0;   // of either end's, when it travels direct
+  double wake_ns = 0;     // until the receiver sees it, while processors can do other things
 };
 
 // The numbers of the model that no topology holds. All are for one step, message or rank.
 struct CostConstants {
   // Source: cache-line transfers between two cores of a Xeon: 68 ns one way, 219 ns for a symmetric
   // exchange of flags through the same path that topology defaults give 100 ns.
-  MessageOverhead shared_memory{60, 60, 30};
-  // Assumed: a GPU polls memory that a peer writes over NVLink or PCI Express.
-  MessageOverhead gpu{400, 400, 300};
-  // Source: 3.2 us one way between two processes over loopback TCP; about half of it at each end.
-  MessageOverhead network{1500, 1500, 1500};
+  MessageOverhead shared_memory{60, 60, 30, 0};
+  // Source: 3.2 us one way between two processes over loopback TCP; half of it at each end.
+  MessageOverhead sockets{1500, 1500, 1500, 0};
+  // Assumed: a block of threads waits for each peer, so messages hardly delay each other.
+  MessageOverhead gpu{50, 50, 50, 500};
+  // Assumed: a GPU's message through a NIC that reads and writes GPU memory.
+  MessageOverhead gpu_network{150, 150, 150, 1500};
   // Finding out that a step can be taken, and taking it.
   double step_ns = 20;
   // Source: 1147 ns for two switches between threads that yield to each other.
@@ -57,7 +60,7 @@ struct CostConstants {
 struct Route {
   std::vector<std::uint32_t> links;  // resources, in order
   double latency_ns = 0;             // of an empty message, without overheads
-  bool same_node = false;
+  bool shares_memory = false;        // in one node, and not through its network
   MessageOverhead overhead;
 };
 
@@ -79,6 +82,11 @@ class Machine {
   std::size_t resource_count() const { return rate_.size(); }
   double rate(std::uint32_t resource) const { return rate_[resource]; }
   std::uint32_t processor(Rank rank) const { return processor_[static_cast<std::size_t>(rank)]; }
+  bool is_processor(std::uint32_t resource) const {
+    return resource >= 2 * topology_.links().size();
+  }
+  // The first rank that a processor serves. Requires  is_processor(resource).
+  Rank rank_of(std::uint32_t resource) const;
 
   // Whether messages between core seats and the rest draw on this link: a core's own memory link is
   // its processor, and not counted twice.
@@ -110,7 +118,7 @@ struct SliceCost {
 // A schedule prepared for pricing: who waits for whom, and what each step and message charges.
 class CostGraph {
  public:
-  // `direct`: messages inside a node travel direct where they have a direct form.
+  // `direct`: messages between ranks that share memory travel direct where they have a direct form.
   // Errors  invalid_argument when ranks that talk are not connected.
   static Result<CostGraph> make(const std::vector<LoweredProgram>& programs, Machine& machine,
                                 bool direct);

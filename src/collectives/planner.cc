@@ -79,6 +79,9 @@ class PriceTable {
 
   const CostGraph& graph() const { return graph_; }
 
+  // What of the busiest resource's time is not spent on bytes.
+  double overhead_ns(const Machine& machine) { return point(machine, 0).busy_ns; }
+
   SliceCost at(const Machine& machine, double chunk_bytes) {
     std::size_t upper = 1;
     while (point_bytes(upper) < chunk_bytes) ++upper;
@@ -125,6 +128,7 @@ struct Choice {
   PlanSettings settings;
   double time_ns = 0;
   SliceCost slice;
+  double overhead_ns = 0;  // part of slice.busy_ns
   std::size_t slices = 0;  // on all channels
   std::string not_possible;
 };
@@ -162,6 +166,7 @@ struct Planner::State {
   std::vector<std::size_t> slice_choices() const;
   Choice settle(Entry& entry, bool direct, const PlanQuery& query);
   Result<std::vector<Choice>> choices(const PlanQuery& query);
+  std::string limit(const Choice& choice) const;
   Candidate tell(const Choice& choice) const;
   std::shared_ptr<const Plan> make_plan(const Choice& choice, Rank rank) const;
 };
@@ -261,7 +266,7 @@ std::vector<std::size_t> Planner::State::slice_choices() const {
 
 // The best channels and slices for an algorithm in one lowering.
 Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query) {
-  Choice best{&entry, {}, 0, {}, 0, entry.not_possible};
+  Choice best{&entry, {}, 0, {}, 0, 0, entry.not_possible};
   best.settings.direct = direct;
   if (!best.not_possible.empty()) return best;
   std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
@@ -273,11 +278,12 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
       const std::size_t slices =
           slices_needed(shape, query.count, size_of(query.type), channels, slice_bytes);
       if (slices == 0) continue;
-      Choice choice{&entry, {channels, slice_bytes, direct}, 0, {}, slices, {}};
+      Choice choice{&entry, {channels, slice_bytes, direct}, 0, {}, 0, slices, {}};
       choice.slices *= static_cast<std::size_t>(channels);
       if (prices) {
         const double pieces = static_cast<double>(choice.slices) * shape.chunks;
         choice.slice = prices->at(machine, bytes / pieces);
+        choice.overhead_ns = prices->overhead_ns(machine);
         choice.time_ns = std::round(call_ns(machine.constants(), choice.slice,
                                             prices->graph().exchange_ns(), slices, channels));
       }
@@ -333,6 +339,18 @@ std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, Rank
   return plan;
 }
 
+// A resource limits when it works most of the time; otherwise all wait for news to travel.
+std::string Planner::State::limit(const Choice& choice) const {
+  if (!choice.entry->not_priced.empty()) return "unknown: " + choice.entry->not_priced;
+  const SliceCost& slice = choice.slice;
+  if (slice.busy_ns * static_cast<double>(choice.slices) * 2 < choice.time_ns)
+    return "latency: steps that wait for each other";
+  std::string name = machine.name(slice.busiest);
+  if (machine.is_processor(slice.busiest) && choice.overhead_ns * 2 > slice.busy_ns)
+    name = fmt::format("steps and messages of rank {}", machine.rank_of(slice.busiest));
+  return slice.alike > 1 ? fmt::format("{} and {} alike", name, slice.alike - 1) : name;
+}
+
 Candidate Planner::State::tell(const Choice& choice) const {
   Candidate candidate;
   candidate.algorithm = choice.entry->algorithm->name;
@@ -342,16 +360,7 @@ Candidate Planner::State::tell(const Choice& choice) const {
   if (!candidate.not_possible.empty()) return candidate;
   candidate.slices = choice.slices;
   candidate.predicted_us = choice.time_ns / 1000;
-  // A resource limits when it works most of the time; otherwise all wait for news to travel.
-  const double busy_ns = choice.slice.busy_ns * static_cast<double>(choice.slices);
-  if (!choice.entry->not_priced.empty())
-    candidate.limited_by = "unknown: " + choice.entry->not_priced;
-  else if (busy_ns * 2 < choice.time_ns)
-    candidate.limited_by = "latency: steps that wait for each other";
-  else
-    candidate.limited_by =
-        machine.name(choice.slice.busiest) +
-        (choice.slice.alike > 1 ? fmt::format(" and {} alike", choice.slice.alike - 1) : "");
+  candidate.limited_by = limit(choice);
   return candidate;
 }
 
