@@ -56,7 +56,7 @@ SimWorld::SimWorld(const SimOptions& options)
       driver_random_(options.seed ^ 0x5851f42d4c957f2d),
       hash_(kHashStart),
       ranks_(static_cast<std::size_t>(options.size)) {
-  TUTTI_ASSERT(options.size >= 1 && options.channel_count >= 1 && options.queue_frames_max >= 1 &&
+  TUTTI_ASSERT(options.size >= 1 && options.channel_count >= 1 && options.queue_frames_max >= 2 &&
                    options.ranks_per_host >= 1 && options.delay_ns_min <= options.delay_ns_max,
                "simulation options make no sense");
   for (RankState& rank : ranks_) {
@@ -91,8 +91,9 @@ SimWorld::Link& SimWorld::link(Rank from, Rank to, int channel) {
     found.channel = channel;
     // Drawn from the place, not from the stream of delays: who looks first must not matter.
     std::uint64_t seed = options_.seed * 0x9e3779b97f4a7c15 + index;
-    found.capacity = 1 + static_cast<int>(next_random(seed) %
-                                          static_cast<std::uint64_t>(options_.queue_frames_max));
+    // A queue of one frame is no legal queue: see collectives/lowered.hpp.
+    found.capacity = 2 + static_cast<int>(next_random(seed) % static_cast<std::uint64_t>(
+                                                                  options_.queue_frames_max - 1));
   }
   return found;
 }

@@ -30,7 +30,7 @@ struct SimOptions {
   std::uint64_t delay_ns_min = 500;
   std::uint64_t delay_ns_max = 20'000;
   int stragglers_per_mille = 20;  // deliveries that take a hundred times as long
-  int queue_frames_max = 4;       // each connection's capacity is drawn from 1..this
+  int queue_frames_max = 4;       // each connection's capacity is drawn from 2..this
   int ranks_per_host = 1;         // ranks of one host can address each other's memory
 };
 

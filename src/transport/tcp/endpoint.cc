@@ -41,8 +41,7 @@ std::span<std::byte> TcpEndpoint::reserve(std::size_t bytes) {
     // is left to read either, then who sends to it counts on a rank that is gone.
     Frame frame;
     if (!frames_in_.peek(frame)) {
-      fail(Status(StatusCode::peer_lost,
-                  fmt::format("rank {} has left: it closed its communicator", peer_)));
+      lose(peer_, fmt::format("rank {} has left: it closed its communicator", peer_));
       return {};
     }
   }
@@ -114,22 +113,31 @@ bool TcpEndpoint::awaits_verdict() const {
 
 void TcpEndpoint::judge() {
   if (frames_in_.corrupt() || signals_in_.corrupt())
-    fail(Status(StatusCode::corrupt_data,
-                fmt::format("rank {} sent something that is not a frame", peer_)));
+    return fail(Status(StatusCode::corrupt_data,
+                       fmt::format("rank {} sent something that is not a frame", peer_)));
+  // A peer that gave up because of another rank says so before it closes.
+  frames_out_.read_back();
+  const Rank culprit = frames_out_.culprit();
+  if (culprit >= 0 && culprit < mesh_.options().size && culprit != mesh_.options().rank)
+    lose(culprit, culprit == peer_ ? fmt::format("rank {} failed", peer_)
+                                   : fmt::format("rank {} was lost, says rank {}", culprit, peer_));
   else if (frames_in_.end() == End::lost)
-    fail(Status(StatusCode::peer_lost,
-                fmt::format("rank {} hung up ({})", peer_, frames_in_.why())));
+    lose(peer_, fmt::format("rank {} hung up ({})", peer_, frames_in_.why()));
   // A peer that left may have closed our way to it without a word, while its goodbye is still on
   // its way in: then the incoming connection decides.
   else if (frames_out_.end() == End::lost && !frames_in_.attached())
-    fail(Status(StatusCode::peer_lost,
-                fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why())));
+    lose(peer_, fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why()));
+}
+
+void TcpEndpoint::lose(Rank culprit, const std::string& text) {
+  mesh_.blame(culprit);
+  fail(Status(StatusCode::peer_lost, text));
 }
 
 bool TcpEndpoint::say_goodbye() {
   if (!status_.ok()) return true;
   const bool out = frames_out_.say_goodbye();
-  return frames_in_.say_goodbye(frames_out_.opened()) && out;
+  return frames_in_.say_goodbye(frames_out_.opened() ? kGoodbyeInPair : kGoodbyeAlone) && out;
 }
 
 }  // namespace tutti::transport::tcp

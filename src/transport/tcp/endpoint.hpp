@@ -44,6 +44,10 @@ class TcpEndpoint final : public Endpoint {
   bool has_work() const;
 
   void fail(const Status& status);
+  // Tells the peer which rank this one has lost, so that the news travels on.
+  void pass_on(Rank culprit) {
+    frames_in_.say_goodbye(kGoodbyeFailed | static_cast<std::uint32_t>(culprit));
+  }
   // The peer's side of an ended connection cannot be told from its death before all waiting
   // connections have been accepted.
   bool awaits_verdict() const;
@@ -65,6 +69,7 @@ class TcpEndpoint final : public Endpoint {
 
  private:
   bool peer_left() const;
+  void lose(Rank culprit, const std::string& text);
 
   Mesh& mesh_;
   Rank peer_;

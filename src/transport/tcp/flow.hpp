@@ -49,11 +49,15 @@ class FrameSender {
 
   End end() const { return end_; }
   bool reader_has_flow() const { return reader_has_flow_; }
+  // The rank whose loss made the reader give up; -1 when it said nothing of the kind.
+  Rank culprit() const { return culprit_; }
+  // Looks whether the reader has said its last words.
+  void read_back();
   const std::string& why() const { return why_; }
   std::size_t memory_bytes() const { return ring_.capacity(); }
 
  private:
-  void read_back();
+  bool take_last_words();
   void lose(int error);
 
   Socket socket_;
@@ -66,6 +70,7 @@ class FrameSender {
   bool said_goodbye_ = false;
   End end_ = End::none;
   bool reader_has_flow_ = false;
+  Rank culprit_ = -1;
   std::array<std::byte, kHeaderBytes> back_{};
   std::size_t back_got_ = 0;
   std::string why_;
@@ -94,8 +99,9 @@ class FrameReceiver {
   bool peek(Frame& frame);
   void release();
 
-  // `in_pair`: this side has a connection to the sender too, which will end with a goodbye.
-  bool say_goodbye(bool in_pair);
+  // The last words to the sender: kGoodbyeAlone, kGoodbyeInPair or kGoodbyeFailed plus a rank.
+  // False while they do not fit.
+  bool say_goodbye(std::uint32_t words);
 
   End end() const { return end_; }
   const std::string& why() const { return why_; }

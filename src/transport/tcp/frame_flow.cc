@@ -102,11 +102,22 @@ void FrameSender::read_back() {
     if (got <= 0) return lose(got == 0 ? 0 : errno);
     back_got_ += static_cast<std::size_t>(got);
     if (back_got_ < back_.size()) continue;
-    const FrameHeader header = read_header(back_.data());
-    if (header.bytes != kGoodbyeBytes) return lose(EPROTO);
-    end_ = End::goodbye;
-    reader_has_flow_ = header.tag == kGoodbyeInPair;
+    if (!take_last_words()) return lose(EPROTO);
   }
+}
+
+bool FrameSender::take_last_words() {
+  const FrameHeader header = read_header(back_.data());
+  if (back_got_ < back_.size() || header.bytes != kGoodbyeBytes) return false;
+  if ((header.tag & kGoodbyeFailed) != 0) {
+    culprit_ = static_cast<Rank>(header.tag & ~kGoodbyeFailed);
+    end_ = End::lost;
+    why_ = "it failed";
+  } else {
+    reader_has_flow_ = header.tag == kGoodbyeInPair;
+    end_ = End::goodbye;
+  }
+  return true;
 }
 
 // A failed send may hide a goodbye that was not read yet.
@@ -115,12 +126,7 @@ void FrameSender::lose(int error) {
     const ssize_t got =
         ::recv(socket_.descriptor(), back_.data() + back_got_, back_.size() - back_got_, 0);
     if (got > 0) back_got_ += static_cast<std::size_t>(got);
-    const FrameHeader header = read_header(back_.data());
-    if (back_got_ == back_.size() && header.bytes == kGoodbyeBytes) {
-      end_ = End::goodbye;
-      reader_has_flow_ = header.tag == kGoodbyeInPair;
-      return;
-    }
+    if (take_last_words()) return;
   }
   end_ = End::lost;
   why_ = error == 0 ? "connection closed" : std::strerror(error);
@@ -224,9 +230,9 @@ void FrameReceiver::release() {
   ring_.read(frame_span(frame.payload.size()));
 }
 
-bool FrameReceiver::say_goodbye(bool in_pair) {
+bool FrameReceiver::say_goodbye(std::uint32_t words) {
   if (said_goodbye_ || end_ != End::none || !attached()) return true;
-  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, in_pair ? kGoodbyeInPair : kGoodbyeAlone});
+  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, words});
   return said_goodbye_;
 }
 

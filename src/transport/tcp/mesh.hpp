@@ -17,7 +17,10 @@ namespace tutti::transport::tcp {
 class Mesh {
  public:
   Mesh(const TransportOptions& options, Poller poller)
-      : options_(options), authenticator_(options.job_secret), poller_(std::move(poller)) {}
+      : options_(options),
+        authenticator_(options.job_secret),
+        poller_(std::move(poller)),
+        culprit_(options.rank) {}
 
   // Reads the cards of all ranks. Errors  name the rank.
   Status learn(const std::vector<std::string>& cards);
@@ -50,6 +53,12 @@ class Mesh {
     if (status_.ok()) status_ = status;
   }
 
+  // Whose loss the failure comes from; the first one counts. This rank while nobody is to blame.
+  void blame(Rank rank) {
+    if (status_.ok()) culprit_ = rank;
+  }
+  Rank culprit() const { return culprit_; }
+
  private:
   const std::string& nonce(Rank rank) const { return nonces_[static_cast<std::size_t>(rank)]; }
 
@@ -62,6 +71,7 @@ class Mesh {
   std::vector<std::string> nonces_;
   int glances_ = kGlances;
   Status status_;
+  Rank culprit_;
 };
 
 }  // namespace tutti::transport::tcp

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
@@ -67,13 +68,15 @@ class TcpTransport final : public Transport {
   void accept_all();
   void hear(int descriptor);
   void drop_surplus_strangers();
+  Status give_up();
   void leave();
 
   Mesh mesh_;
   Socket listener_;
   std::map<int, Stranger> strangers_;                    // by descriptor
   std::vector<std::unique_ptr<TcpEndpoint>> endpoints_;  // by number
-  std::vector<TcpEndpoint*> busy_;                       // those to serve
+  bool gave_up_ = false;
+  std::vector<TcpEndpoint*> busy_;  // those to serve
 };
 
 TcpEndpoint& TcpTransport::at(Rank peer, int channel) {
@@ -94,7 +97,7 @@ Result<Endpoint*> TcpTransport::endpoint(Rank peer, int channel) {
 }
 
 Result<bool> TcpTransport::poll() {
-  if (!mesh_.status().ok()) return mesh_.status();
+  if (!mesh_.status().ok()) return give_up();
   mesh_.allow_glances();
   bool moved = collect(0);
   bool verdicts = false;
@@ -115,8 +118,17 @@ Result<bool> TcpTransport::poll() {
     for (TcpEndpoint* endpoint : busy_)
       if (endpoint->awaits_verdict()) endpoint->judge();
   }
-  if (!mesh_.status().ok()) return mesh_.status();
+  if (!mesh_.status().ok()) return give_up();
   return moved;
+}
+
+// The others may be connected to this rank only and must not wait for it.
+Status TcpTransport::give_up() {
+  if (std::exchange(gave_up_, true)) return mesh_.status();
+  accept_all();
+  for (const auto& endpoint : endpoints_)
+    if (endpoint) endpoint->pass_on(mesh_.culprit());
+  return mesh_.status();
 }
 
 void TcpTransport::sleep(std::int64_t timeout_us) {
@@ -215,7 +227,10 @@ std::size_t TcpTransport::memory_bytes() const {
 // the peers would take this rank for dead. Brief: a peer whose buffers are full learns it by the
 // end of the connection, which only matters to it if it still wants something.
 void TcpTransport::leave() {
-  if (!mesh_.status().ok()) return;
+  if (!mesh_.status().ok()) {
+    static_cast<void>(give_up());
+    return;
+  }
   const auto end = std::chrono::steady_clock::now() + kFarewellTime;
   while (true) {
     accept_all();

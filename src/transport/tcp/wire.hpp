@@ -7,7 +7,7 @@
 //             exchange, so the proof needs no round trip and is worth nothing elsewhere or again.
 //   frame     u32 bytes, u32 tag, payload padded to 8 bytes
 //   goodbye   a frame header whose length no frame can have; its tag says whether the speaker has
-//             a connection of its own to the listener
+//             a connection of its own to the listener, or which rank it lost
 //   raise     u64 which, u64 value: a signal
 #pragma once
 
@@ -34,6 +34,7 @@ inline constexpr std::size_t kHeaderBytes = sizeof(FrameHeader);
 inline constexpr std::uint32_t kGoodbyeBytes = 0xffffffff;
 inline constexpr std::uint32_t kGoodbyeAlone = 0;   // the speaker never connected back
 inline constexpr std::uint32_t kGoodbyeInPair = 1;  // its own connection ends with a goodbye too
+inline constexpr std::uint32_t kGoodbyeFailed = 0x80000000;  // plus the rank that it lost
 
 inline FrameHeader read_header(const std::byte* at) {
   FrameHeader header;

@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "conformance.hpp"
 #include "transport/bootstrap/group.hpp"
 #include "transport/bootstrap/socket.hpp"
@@ -244,6 +246,26 @@ TEST(TcpTransport, SignalsPassFullQueues) {
   }
   EXPECT_TRUE(world.transports[0]->flushed());
   EXPECT_GE(world.transports[0]->memory_bytes(), 2 * options.queue_bytes);
+}
+
+// Rank 2 is dead; rank 1 notices, and rank 0, which knows rank 1 only, hears who it was.
+TEST(TcpTransport, TheNewsOfALostRankTravelsOn) {
+  TransportOptions options = two_ranks();
+  options.size = 3;
+  conformance::World world = make_world(options);
+  ASSERT_TRUE(world.transports[0]->endpoint(1, 0).ok());
+  ASSERT_TRUE(world.transports[1]->endpoint(0, 0).ok());
+  for (int i = 0; i < 10; ++i)
+    for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
+  world.transports[2].reset();  // its port is closed from here on
+  Endpoint* lost = world.transports[1]->endpoint(2, 0).value();
+  std::array<Status, 2> status;
+  for (int i = 0; i < 2000 && (status[0].ok() || status[1].ok()); ++i)
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      status[rank] = world.transports[rank]->poll().status();
+  EXPECT_THAT(status[1].message(), HasSubstr("rank 2 cannot be reached"));
+  EXPECT_EQ(status[0], Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1"));
+  EXPECT_FALSE(lost->status().ok());
 }
 
 TEST(TcpTransport, SettingsThatDifferAreNamed) {
