@@ -1,0 +1,162 @@
+// Many seeds on all cores with a count of what happened, or one seed in detail.
+#include "cli/chaos_command.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/cpu.hpp"
+#include "cli/chaos_world.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using Outcome = ChaosVerdict::Outcome;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kTroublesShown = 10;
+
+struct ChaosOptions {
+  std::uint64_t seeds = 1000;
+  std::uint64_t first_seed = 1;
+  std::uint64_t seed = 0;  // 0: many
+  bool trace = false;
+  int threads = 0;
+  ChaosLimits limits;
+};
+
+struct Tally {
+  std::uint64_t worlds = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t events = 0;
+  std::uint64_t wrong = 0;
+  std::uint64_t hangs = 0;
+  std::uint64_t errors = 0;
+  std::map<std::uint64_t, std::string> troubles;  // by seed
+};
+
+void count(Tally& tally, std::uint64_t seed, const ChaosVerdict& verdict) {
+  tally.worlds += 1;
+  tally.calls += static_cast<std::uint64_t>(verdict.calls);
+  tally.events += verdict.events;
+  tally.wrong += verdict.outcome == Outcome::wrong;
+  tally.hangs += verdict.outcome == Outcome::hang;
+  tally.errors += verdict.outcome == Outcome::error;
+  if (verdict.outcome != Outcome::right) tally.troubles.emplace(seed, verdict.trouble);
+}
+
+void show_progress(const Tally& tally, std::uint64_t seeds) {
+  if (isatty(fileno(stderr)) == 0) return;
+  fmt::print(stderr, "\r{} of {} worlds, {} wrong, {} hangs", tally.worlds, seeds, tally.wrong,
+             tally.hangs);
+  if (tally.worlds == seeds) fmt::print(stderr, "\n");
+}
+
+Tally run_many(const ChaosOptions& options) {
+  Tally tally;
+  std::mutex mutex;
+  std::atomic<std::uint64_t> next{0};
+  auto work = [&] {
+    for (std::uint64_t i = next++; i < options.seeds; i = next++) {
+      const std::uint64_t seed = options.first_seed + i;
+      const ChaosVerdict verdict = run_chaos_world(seed, options.limits, false);
+      std::lock_guard lock(mutex);
+      count(tally, seed, verdict);
+      if (tally.worlds % 100 == 0 || tally.worlds == options.seeds)
+        show_progress(tally, options.seeds);
+    }
+  };
+  std::vector<std::jthread> threads;
+  const int extra = (options.threads > 0 ? options.threads : base::usable_cpu_count()) - 1;
+  for (int i = 0; i < extra; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  return tally;
+}
+
+int report(const Tally& tally, double seconds, const ChaosOptions& options) {
+  std::size_t shown = 0;
+  for (const auto& [seed, trouble] : tally.troubles) {
+    if (++shown > kTroublesShown) break;
+    fmt::print("seed {}: {}\n    look again: tutti chaos --seed {} --ranks {}..{} --calls {}\n",
+               seed, trouble, seed, options.limits.ranks_min, options.limits.ranks_max,
+               options.limits.calls_max);
+  }
+  fmt::print("{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} errors; "
+             "{:.1f} s, {:.0f} worlds/s\n",
+             tally.worlds, options.first_seed, options.first_seed + options.seeds - 1, tally.calls,
+             tally.events, tally.wrong, tally.hangs, tally.errors, seconds,
+             static_cast<double>(tally.worlds) / seconds);
+  return tally.troubles.empty() ? 0 : 1;
+}
+
+int run_one(const ChaosOptions& options) {
+  const ChaosVerdict verdict = run_chaos_world(options.seed, options.limits, options.trace);
+  for (const std::string& line : verdict.story) fmt::print("{}\n", line);
+  fmt::print("{} calls, {} events, event hash {:016x}: {}\n", verdict.calls, verdict.events,
+             verdict.event_hash, verdict.outcome == Outcome::right ? "right" : verdict.trouble);
+  return verdict.outcome == Outcome::right ? 0 : 1;
+}
+
+int run(const ChaosOptions& options) {
+  if (options.seed != 0) return run_one(options);
+  const auto begin = Clock::now();
+  const Tally tally = run_many(options);
+  const std::chrono::duration<double> seconds = Clock::now() - begin;
+  return report(tally, seconds.count(), options);
+}
+
+// "2..16" or "4".
+bool parse_range(const std::string& text, ChaosLimits& limits) {
+  int low = 0;
+  int high = 0;
+  int used = 0;
+  if (std::sscanf(text.c_str(), "%d..%d%n", &low, &high, &used) != 2) {
+    if (std::sscanf(text.c_str(), "%d%n", &low, &used) != 1) return false;
+    high = low;
+  }
+  if (used != static_cast<int>(text.size()) || low < 1 || high < low || high > 1024) return false;
+  limits.ranks_min = low;
+  limits.ranks_max = high;
+  return true;
+}
+
+}  // namespace
+
+void add_chaos_command(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "chaos", "Run the executor in simulated worlds: random calls, delays, full queues");
+  auto options = std::make_shared<ChaosOptions>();
+  command->add_option("--seeds", options->seeds, "How many worlds")->capture_default_str();
+  command->add_option("--first-seed", options->first_seed, "The seed of the first")
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "One world, in detail: its calls and event hash");
+  command->add_flag("--trace", options->trace, "With --seed: every event as well");
+  command->add_option("--threads", options->threads, "Threads; 0: one for each core")
+      ->capture_default_str();
+  command->add_option("--calls", options->limits.calls_max, "At most so many calls in a world")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      ->add_option_function<std::string>(
+          "--ranks",
+          [options](const std::string& text) {
+            if (!parse_range(text, options->limits))
+              throw CLI::ValidationError("--ranks", "'" + text + "' is no range such as 2..16");
+          },
+          "Ranks of a world")
+      ->default_str("2..16");
+  command->footer("A world follows from its seed alone: --seed S replays it event by event.");
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace tutti::cli
