@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/text.hpp"
 #include "cli/env_command.hpp"
 #include "cli/run_command.hpp"
 #if __has_include("cli/topo_command.hpp")
@@ -32,7 +34,28 @@ void add_version_command(CLI::App& app) {
   });
 }
 
+// What is wrong with the command's name; empty when nothing is.
+std::string check_command(const CLI::App& app, const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
+  if (name.starts_with("-") || std::find(known.begin(), known.end(), name) != known.end())
+    return {};
+  const auto near = tutti::base::nearest(name, known);
+  return fmt::format("there is no command {}; {}", name,
+                     near ? fmt::format("did you mean {}?", *near)
+                          : fmt::format("there are {}", tutti::base::join(known, ", ")));
+}
+
 int parse_and_run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code) {
+  if (arguments.empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return kUsageError;
+  }
+  if (const std::string wrong = check_command(app, arguments.front()); !wrong.empty()) {
+    fmt::print(stderr, "tutti: {}\n", wrong);
+    return kUsageError;
+  }
   // CLI11 takes its arguments from the back.
   std::reverse(arguments.begin(), arguments.end());
   try {

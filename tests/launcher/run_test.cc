@@ -49,11 +49,12 @@ std::vector<std::string> lines_of(const std::string& text) {
 // our child.
 class Launcher {
  public:
-  explicit Launcher(const std::vector<std::string>& arguments, const std::string& input = "") {
+  explicit Launcher(const std::vector<std::string>& arguments, const std::string& input = "",
+                    const std::string& command = "run") {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (write(in_, input.data(), input.size()) < 0) ADD_FAILURE() << "cannot write the input";
     lseek(in_, 0, SEEK_SET);
-    std::vector<std::string> all = {TUTTI_PROGRAM, "run"};
+    std::vector<std::string> all = {TUTTI_PROGRAM, command};
     all.insert(all.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
     for (std::string& argument : all) pointers.push_back(argument.data());
@@ -329,6 +330,12 @@ TEST(Run, UnknownSettingIsOneErrorBeforeAnythingStarts) {
   EXPECT_EQ(launcher.wait(), 2);
   EXPECT_EQ(launcher.out(), "");
   EXPECT_THAT(lines_of(launcher.err()), ElementsAre(HasSubstr("did you mean TUTTI_TRANSPORT?")));
+}
+
+TEST(Run, MisspeltCommandGetsTheNearest) {
+  Launcher launcher({}, "", "rnu");
+  EXPECT_EQ(launcher.wait(), 2);
+  EXPECT_THAT(launcher.err(), HasSubstr("did you mean run?"));
 }
 
 TEST(Run, HelpExplains) {
