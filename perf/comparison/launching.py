@@ -1,0 +1,133 @@
+"""Starts contenders in turn and collects what they report.
+
+All contenders take part in every round, each time beginning with another one, so that what the
+machine does meanwhile falls on all of them alike. Knows nothing of what the figures mean.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import contenders
+
+
+@dataclasses.dataclass
+class Plan:
+    """What one run measures."""
+    sizes: list
+    launches: int
+    seconds_per_size: float
+    least_calls: int
+    limit_s: float  # for the whole run; a round that would overrun it is not begun
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What all launches of one contender gave."""
+    library: str = ""
+    cpus: list = dataclasses.field(default_factory=list)
+    launches: list = dataclasses.field(default_factory=list)  # per round {bytes: row}, or None
+    failures: list = dataclasses.field(default_factory=list)  # reasons
+
+    def ran(self):
+        return any(self.launches)
+
+
+class Failed(Exception):
+    """Why a launch gave nothing."""
+
+
+def stop(process):
+    """Ends a launcher and what it has started."""
+    for send in (lambda: process.terminate(), lambda: os.killpg(process.pid, signal.SIGKILL)):
+        try:
+            send()
+            process.wait(timeout=5)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            return
+
+
+def last_words(log):
+    """What a launch said, without rulers and blank lines, short."""
+    lines = [" ".join(line.split()) for line in log.read_text(errors="replace").splitlines()]
+    lines = [line.replace(str(contenders.ROOT) + "/", "") for line in lines if line.strip("-=* ")]
+    telling = [line for line in lines if any(
+        word in line.lower() for word in ("error", "fail", "cannot", "not ", "no "))] or lines[-2:]
+    return " / ".join(telling[:2])[:300] or "it said nothing"
+
+
+def read_report(path):
+    """(what the launch said of itself, {bytes: row})."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return lines[0], {row["bytes"]: row for row in lines[1:]}
+
+
+def launch(contender, plan, patience_s):
+    """One launch. Raises Failed."""
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    log = contenders.OWN_BUILDS / "logs" / (contender.name.replace(" ", "-") + ".run.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="compare-", dir=shared) as folder:
+        stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
+        stage.touch()
+        command = contender.command([
+            "--stage", str(stage), "--report", str(report),
+            "--sizes", ",".join(str(size) for size in plan.sizes),
+            "--seconds", f"{plan.seconds_per_size:.4f}", "--least-calls", str(plan.least_calls)])
+        with open(log, "w", encoding="utf-8") as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            code = process.wait(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"did not end within {patience_s:.0f} s") from None
+        finally:
+            if process.poll() is None:
+                stop(process)
+        if code != 0:
+            raise Failed(f"exit code {code}: {last_words(log)}")
+        said, rows = read_report(report)
+    wrong = {size: row["wrong"] for size, row in rows.items() if row["wrong"]}
+    if wrong:
+        raise Failed(f"wrong results, elements by size in bytes: {wrong}")
+    return said, rows
+
+
+def run_round(turn, present, outcomes, plan, patience_s):
+    for place in range(len(present)):
+        contender = present[(turn + place) % len(present)]
+        outcome = outcomes[contender.name]
+        if outcome.failures and not outcome.ran():
+            continue  # it could not run at the first try; waiting for it again helps nobody
+        try:
+            said, rows = launch(contender, plan, patience_s)
+        except Failed as reason:
+            outcome.failures.append(str(reason))
+            outcome.launches.append(None)
+            continue
+        outcome.library, outcome.cpus = said["library"], said["cpus"]
+        outcome.launches.append(rows)
+
+
+def run(present, plan, progress):
+    """{contender's name: Outcome}. `progress` is told a line of text after each round."""
+    outcomes = {contender.name: Outcome() for contender in present}
+    begin = time.monotonic()
+    longest = 0.0
+    for turn in range(plan.launches):
+        started = time.monotonic()
+        left = plan.limit_s - (started - begin)
+        if turn > 0 and longest > left:
+            progress(f"time is up after {turn} of {plan.launches} rounds")
+            break
+        run_round(turn, present, outcomes, plan, max(30.0, left / 2))
+        longest = max(longest, time.monotonic() - started)
+        progress(f"round {turn + 1} of {plan.launches}: {time.monotonic() - started:.0f} s")
+    return outcomes

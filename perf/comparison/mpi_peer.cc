@@ -1,0 +1,74 @@
+// mpi_peer.cc: an MPI library as a contender; which one is decided by the compiler wrapper.
+#define OMPI_SKIP_MPICXX 1  // the C++ bindings, which nobody uses and which do not compile cleanly
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "perf/comparison/peer.hpp"
+
+namespace tutti::comparison {
+namespace {
+
+bool succeeded(int code) {
+  if (code == MPI_SUCCESS) return true;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  std::fprintf(stderr, "%s\n", text);
+  return false;
+}
+
+class MpiPeer : public Peer {
+ public:
+  explicit MpiPeer(Memory memory) : memory_(memory) {
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  ~MpiPeer() override { MPI_Finalize(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::string describe() const override {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    const std::string all(text, static_cast<std::size_t>(length));
+    return all.substr(0, all.find_first_of(",\n"));
+  }
+
+  void* allocate(std::size_t bytes) override {
+    if (memory_ == Memory::plain) return std::malloc(bytes);
+    void* memory = nullptr;
+    const auto size = static_cast<MPI_Aint>(bytes);
+    return succeeded(MPI_Alloc_mem(size, MPI_INFO_NULL, &memory)) ? memory : nullptr;
+  }
+  void deallocate(void* memory) override {
+    if (memory_ == Memory::plain)
+      std::free(memory);
+    else
+      MPI_Free_mem(memory);
+  }
+
+  bool all_reduce(const float* input, float* output, std::size_t count) override {
+    return succeeded(
+        MPI_Allreduce(input, output, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+  }
+
+ private:
+  Memory memory_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Peer> join(int* argc, char*** argv, Memory memory) {
+  if (!succeeded(MPI_Init(argc, argv))) return nullptr;
+  return std::make_unique<MpiPeer>(memory);
+}
+
+}  // namespace tutti::comparison

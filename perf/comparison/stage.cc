@@ -1,0 +1,144 @@
+// stage.cc: the shared page; see stage.hpp. A new file is full of zeros, which is how every counter
+// here begins, so no rank needs to set it up before the others come.
+#include "perf/comparison/stage.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tutti::comparison {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr int kSpinsBeforeYield = 2000;
+constexpr Nanoseconds kPatience = 60'000'000'000;
+// Long enough for the news of the moment to reach the others, which takes a cache line's travel.
+constexpr Nanoseconds kLeadPerRank = 500;
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+template <typename Condition>
+void wait_until(Condition condition) {
+  for (int spin = 0; spin < kSpinsBeforeYield; ++spin) {
+    if (condition()) return;
+    pause_briefly();
+  }
+  // Ranks may be more than cores, or something else may hold the core of one that is late.
+  const Nanoseconds deadline = now_ns() + kPatience;
+  while (!condition()) {
+    sched_yield();
+    if (now_ns() < deadline) continue;
+    std::fprintf(stderr, "a rank did not come to the start barrier within a minute\n");
+    std::_Exit(1);
+  }
+}
+
+}  // namespace
+
+Nanoseconds now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+// Written by rank 0 only.
+struct alignas(kLine) Stage::Podium {
+  std::atomic<std::uint64_t> meetings;
+  std::atomic<Nanoseconds> start;
+  std::atomic<std::uint64_t> value;
+};
+
+// Written by its rank only.
+struct alignas(kLine) Stage::Seat {
+  std::atomic<std::uint64_t> meetings;
+  std::size_t wrong;
+  cpu_set_t cpus;
+  alignas(kLine) Nanoseconds times[kMaxCalls];
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+std::unique_ptr<Stage> Stage::open(const char* path, int rank, int size) {
+  const std::size_t bytes = sizeof(Podium) + static_cast<std::size_t>(size) * sizeof(Seat);
+  const int file = ::open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    std::perror(path);
+    return nullptr;
+  }
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (memory == MAP_FAILED) {
+    std::perror("mmap");
+    return nullptr;
+  }
+  return std::unique_ptr<Stage>(new Stage(memory, bytes, rank, size));
+}
+
+Stage::Stage(void* memory, std::size_t bytes, int rank, int size)
+    : memory_(memory), bytes_(bytes), rank_(rank), size_(size) {
+  sched_getaffinity(0, sizeof(cpu_set_t), &seat(rank).cpus);
+}
+
+Stage::~Stage() { munmap(memory_, bytes_); }
+
+Stage::Seat& Stage::seat(int rank) const {
+  return reinterpret_cast<Seat*>(static_cast<Podium*>(memory_) + 1)[rank];
+}
+
+void Stage::meet() {
+  ++meetings_;
+  Podium& podium = *static_cast<Podium*>(memory_);
+  if (rank_ != 0) {
+    seat(rank_).meetings.store(meetings_, std::memory_order_release);
+    wait_until([&] { return podium.meetings.load(std::memory_order_acquire) >= meetings_; });
+    return;
+  }
+  for (int other = 1; other < size_; ++other)
+    wait_until([&] { return seat(other).meetings.load(std::memory_order_acquire) >= meetings_; });
+  podium.start.store(now_ns() + kLeadPerRank * size_, std::memory_order_relaxed);
+  podium.meetings.store(meetings_, std::memory_order_release);
+}
+
+Nanoseconds Stage::start_together() {
+  meet();
+  const Nanoseconds start = static_cast<Podium*>(memory_)->start.load(std::memory_order_relaxed);
+  Nanoseconds now = now_ns();
+  while (now < start) now = now_ns();
+  return now;
+}
+
+std::uint64_t Stage::agree(std::uint64_t value_of_rank_0) {
+  Podium& podium = *static_cast<Podium*>(memory_);
+  if (rank_ == 0) podium.value.store(value_of_rank_0, std::memory_order_relaxed);
+  meet();
+  const std::uint64_t value = podium.value.load(std::memory_order_relaxed);
+  meet();  // so that rank 0 cannot say the next before all have heard this
+  return value;
+}
+
+void Stage::record(std::size_t call, Nanoseconds took) { seat(rank_).times[call] = took; }
+
+Nanoseconds Stage::slowest(std::size_t call) const {
+  Nanoseconds result = 0;
+  for (int rank = 0; rank < size_; ++rank) result = std::max(result, seat(rank).times[call]);
+  return result;
+}
+
+void Stage::add_wrong(std::size_t elements) { seat(rank_).wrong += elements; }
+
+std::size_t Stage::wrong() const {
+  std::size_t result = 0;
+  for (int rank = 0; rank < size_; ++rank) result += seat(rank).wrong;
+  return result;
+}
+
+const cpu_set_t& Stage::cpus(int rank) const { return seat(rank).cpus; }
+
+}  // namespace tutti::comparison
