@@ -89,8 +89,12 @@ class Ends {
       if (!is_message(source)) continue;
       Key message = key(program, source, false);
       found.push_back(sender_.at(message));
-      if (--std::get<2>(message) >= 0 && pushed_.count(message) == 0)
-        found.push_back(receiver_.at(message));
+      // Messages that are never pushed are taken in order among themselves.
+      if (source.direct == DirectForm::push) continue;
+      do {
+        --std::get<2>(message);
+      } while (pushed_.count(message) > 0);
+      if (std::get<2>(message) >= 0) found.push_back(receiver_.at(message));
     }
     for (const LoweredOperand& destination : step.destinations) {
       if (!is_message(destination)) continue;

@@ -166,12 +166,16 @@ class Explorer {
     return true;
   }
 
+  // What is pushed is there when it is produced; other messages are taken in order among
+  // themselves.
   bool can_read(const State& state, const FlowOperand& source) const {
     const FlowMessage& what = message(source);
-    if (what.previous >= 0) {
-      const FlowMessage& previous = flow_.messages[at(what.previous)];
-      const bool waits = tight_ || previous.route != Route::push;
-      if (waits && !reached(state, previous.receiver, Phase::executed)) return false;
+    if (what.route != Route::push) {
+      int previous = what.previous;
+      while (previous >= 0 && flow_.messages[at(previous)].route == Route::push)
+        previous = flow_.messages[at(previous)].previous;
+      if (previous >= 0 && !reached(state, flow_.messages[at(previous)].receiver, Phase::executed))
+        return false;
     }
     if (what.route != Route::staged) return reached(state, what.sender, Phase::executed);
     const std::vector<int>& queue = state.queues[at(stream_of_[at(source.message)])];

@@ -58,32 +58,34 @@ void EventGraph::add_step_edges() {
 
 void EventGraph::add_message_edges(int queue_messages) {
   std::vector<int> staged;  // receivers of those so far on this stream
+  int last_taken = -1;      // receiver of the last that was not pushed
   int last_grant = -1;
   for (std::size_t m = 0; m < flow_.messages.size(); ++m) {
     const FlowMessage& message = flow_.messages[m];
-    add(message.sender, message.receiver, Wait::content);
     if (message.previous < 0) {
       staged.clear();
-      last_grant = -1;
+      last_taken = last_grant = -1;
     } else {
-      const FlowMessage& previous = flow_.messages[at(message.previous)];
-      add(previous.sender, message.sender, Wait::turn);
-      add(previous.receiver, message.receiver,
-          previous.route == Route::push ? Wait::pushed_turn : Wait::turn);
+      add(flow_.messages[at(message.previous)].sender, message.sender, Wait::turn);
     }
-    if (message.route == Route::staged) {
-      const auto before = static_cast<int>(staged.size());
-      if (before >= queue_messages)
-        add(staged[at(before - queue_messages)], message.sender, Wait::room);
-      staged.push_back(message.receiver);
-    } else if (message.route == Route::pull) {
-      add(message.receiver, complete_[at(message.sender)], Wait::taken);
-    } else {
+    add(message.sender, message.receiver, Wait::content);
+    if (message.route == Route::push) {
       add(start_[at(message.receiver)], grant_[m], Wait::same_step);
       add(grant_[m], message.sender, Wait::granted);
       if (last_grant >= 0) add(last_grant, grant_[m], Wait::grant_turn);
       last_grant = grant_[m];
+      continue;
     }
+    if (last_taken >= 0) add(last_taken, message.receiver, Wait::turn);
+    last_taken = message.receiver;
+    if (message.route == Route::pull) {
+      add(message.receiver, complete_[at(message.sender)], Wait::taken);
+      continue;
+    }
+    const auto before = static_cast<int>(staged.size());
+    if (before >= queue_messages)
+      add(staged[at(before - queue_messages)], message.sender, Wait::room);
+    staged.push_back(message.receiver);
   }
 }
 
@@ -119,7 +121,6 @@ std::string EventGraph::describe(Wait wait, const std::string& other) {
     case Wait::dependency:
       return fmt::format("waits until {} is complete", other);
     case Wait::turn:
-    case Wait::pushed_turn:
       return fmt::format("waits for its turn on the stream after {}", other);
     case Wait::content:
       return fmt::format("waits for the message of {}", other);

@@ -48,14 +48,13 @@ class EventGraph {
   enum class Wait : std::uint8_t {
     same_step,
     dependency,
-    turn,     // messages of a stream are handled in their order, at both ends
+    turn,     // messages of a stream are given in order; those not pushed are taken in order
     content,  // staged, or produced in memory
     granted,
     taken,
     // Waits only:
     room,
     grant_turn,
-    pushed_turn,
     fused,
   };
   struct Edge {
