@@ -239,13 +239,13 @@ class BoundFinder {
   }
 
   Result<Bounds> find() {
-    if (n_ < 2) {
-      bounds_.latency_origin = bounds_.link_origin = bounds_.memory_origin = "one rank";
-      return bounds_;
+    const bool alone = n_ < 2 || (collective_ == Collective::send_recv && root_ % n_ == 0);
+    bounds_.latency_origin = bounds_.link_origin = "nothing travels";
+    if (!alone) {
+      TUTTI_TRY(find_latency());
+      find_links();
     }
-    TUTTI_TRY(find_latency());
-    find_links();
-    find_memory();
+    if (n_ > 1) find_memory();
     return bounds_;
   }
 

@@ -41,6 +41,13 @@ std::string candidate_line(const Explanation& explanation, const Candidate& c, b
                      time, busbw(explanation, c), percent_of_bound(explanation, c), c.limited_by);
 }
 
+std::string comparison(const Candidate& best, const Candidate& next) {
+  const std::string name = fmt::format("{}, {}", next.algorithm, lowering_name(next.settings));
+  const double ratio = next.predicted_us / best.predicted_us;
+  if (!(ratio >= 1.005)) return fmt::format("not slower than {}", name);
+  return fmt::format("{:.3g} times as quick as {}", ratio, name);
+}
+
 std::string bound_line(std::string_view name, double us, const std::string& origin, bool decides) {
   return fmt::format("{} {:<9} {:>11}  {}\n", decides ? '*' : ' ', name, format_time(us), origin);
 }
@@ -87,13 +94,7 @@ std::string reason(const Explanation& explanation) {
   if (possible == 0) return "nothing can serve";
   const Candidate& best = explanation.candidates.front();
   std::string text = fmt::format("{}, {}: ", best.algorithm, lowering_name(best.settings));
-  if (possible == 1)
-    text += "the only candidate";
-  else
-    text += fmt::format("{:.3g} times as quick as {}, {}",
-                        explanation.candidates[1].predicted_us / best.predicted_us,
-                        explanation.candidates[1].algorithm,
-                        lowering_name(explanation.candidates[1].settings));
+  text += possible == 1 ? "the only candidate" : comparison(best, explanation.candidates[1]);
   if (best.predicted_us > 0)
     text += fmt::format(", {} of the bound; limited by {}", percent_of_bound(explanation, best),
                         best.limited_by);

@@ -24,9 +24,9 @@
 namespace tutti::collectives {
 namespace {
 
-// Schedules with more operands than this are not priced: planning stays a matter of a second at
+// Schedules with more operands than this are not priced: planning stays a matter of seconds at
 // any number of ranks, and algorithms with so many messages only fit small worlds anyway.
-constexpr std::size_t kPricedOperandsMax = 400'000;
+constexpr std::size_t kPricedOperandsMax = 1'000'000;
 // Plans that are kept; all are forgotten when there are more, and made anew when asked for.
 constexpr std::size_t kPlansMax = 4096;
 constexpr std::size_t kSmallestSlice = 4096;
