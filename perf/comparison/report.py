@@ -85,9 +85,9 @@ def markdown(result, header, lines, notes, chart_name):
 {result['date']}, Tutti {result['revision']}: `{result['command']}`
 
 Microseconds of a call: the median over launches of the median over calls of the slowest rank's
-time; in brackets the least and the greatest launch. Every owner rewrites its input before a call and
-reads its output after it. A ratio above 1 means that Tutti is faster; it is the median over rounds
-of the ratio within a round.
+time; in brackets the least and the greatest launch. Every owner rewrites its input before a call
+and reads its output after it. A ratio above 1 means that Tutti is faster; it is the median over
+rounds of the ratio within a round.
 
 {as_markdown(header, lines)}
 
