@@ -26,12 +26,13 @@ class WorkState;
 
 // How a communicator is made. Every field has a default that is right for most programs.
 struct CommunicatorOptions {
-  std::string transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
-  std::string algorithm;  // force an algorithm by name; empty: the planner chooses
-  std::string lowering;   // "auto" (or empty), "direct", "staged"
-  int channels = 0;       // 0: the planner chooses
-  std::size_t slice_bytes = 0;               // 0: the planner chooses
-  std::chrono::milliseconds timeout{0};        // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
+  std::string
+      transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
+  std::string algorithm;                 // force an algorithm by name; empty: the planner chooses
+  std::string lowering;                  // "auto" (or empty), "direct", "staged"
+  int channels = 0;                      // 0: the planner chooses
+  std::size_t slice_bytes = 0;           // 0: the planner chooses
+  std::chrono::milliseconds timeout{0};  // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
   std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
 };
 

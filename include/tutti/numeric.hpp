@@ -32,13 +32,20 @@ bfloat16 to_bfloat16(float value);
 template <typename T>
 constexpr DataType data_type_of() {
   using Element = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Element, float>) return DataType::float32;
-  else if constexpr (std::is_same_v<Element, double>) return DataType::float64;
-  else if constexpr (std::is_same_v<Element, std::int32_t>) return DataType::int32;
-  else if constexpr (std::is_same_v<Element, std::int64_t>) return DataType::int64;
-  else if constexpr (std::is_same_v<Element, bfloat16>) return DataType::bfloat16;
-  else if constexpr (std::is_same_v<Element, float16>) return DataType::float16;
-  else static_assert(sizeof(T) == 0, "Tutti has no DataType for this element type");
+  if constexpr (std::is_same_v<Element, float>)
+    return DataType::float32;
+  else if constexpr (std::is_same_v<Element, double>)
+    return DataType::float64;
+  else if constexpr (std::is_same_v<Element, std::int32_t>)
+    return DataType::int32;
+  else if constexpr (std::is_same_v<Element, std::int64_t>)
+    return DataType::int64;
+  else if constexpr (std::is_same_v<Element, bfloat16>)
+    return DataType::bfloat16;
+  else if constexpr (std::is_same_v<Element, float16>)
+    return DataType::float16;
+  else
+    static_assert(sizeof(T) == 0, "Tutti has no DataType for this element type");
 }
 
 }  // namespace tutti

@@ -36,7 +36,8 @@ namespace tutti {
 class AffineIndex {
  public:
   constexpr AffineIndex() = default;
-  constexpr AffineIndex(int constant) : constant_(constant) {}  // implicit: plain numbers are indices
+  constexpr AffineIndex(int constant)
+      : constant_(constant) {}  // implicit: plain numbers are indices
 
   static constexpr AffineIndex of_rank() { return raw(0, 1, 1, 0, 0, 0); }
   static constexpr AffineIndex of_loop() { return raw(0, 1, 0, 1, 0, 0); }
@@ -104,7 +105,7 @@ enum class StepKind : std::uint8_t { copy, reduce };
 // one source and one destination per peer.
 struct Step {
   StepKind kind = StepKind::copy;
-  bool finish = false;  // of a reduce: all contributions are in, `avg` divides here
+  bool finish = false;           // of a reduce: all contributions are in, `avg` divides here
   std::vector<Operand> sources;  // exactly one for copy
   std::vector<Operand> destinations;
 

@@ -147,7 +147,6 @@ class Transport {
 
 // An all-gather of small blobs among all ranks, through whatever the world met by. Transports use
 // it once, when a communicator is made, to exchange addresses. Blocking, with a deadline.
-using ExchangeFunction =
-    std::function<Result<std::vector<std::string>>(const std::string& mine)>;
+using ExchangeFunction = std::function<Result<std::vector<std::string>>(const std::string& mine)>;
 
 }  // namespace tutti

@@ -18,8 +18,8 @@ using Rank = std::int32_t;
 // Element types that collectives move and reduce.
 enum class DataType : std::uint8_t { float32, float64, int32, int64, bfloat16, float16 };
 
-inline constexpr DataType kAllDataTypes[] = {DataType::float32, DataType::float64,
-                                             DataType::int32,   DataType::int64,
+inline constexpr DataType kAllDataTypes[] = {DataType::float32,  DataType::float64,
+                                             DataType::int32,    DataType::int64,
                                              DataType::bfloat16, DataType::float16};
 
 // How two contributions become one. `avg` sums and divides once, by the number of ranks;
@@ -41,10 +41,10 @@ enum class Collective : std::uint8_t {
   barrier,
 };
 
-inline constexpr Collective kAllCollectives[] = {
-    Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
-    Collective::broadcast,  Collective::reduce,     Collective::all_to_all,
-    Collective::send_recv,  Collective::barrier};
+inline constexpr Collective kAllCollectives[] = {Collective::all_reduce,     Collective::all_gather,
+                                                 Collective::reduce_scatter, Collective::broadcast,
+                                                 Collective::reduce,         Collective::all_to_all,
+                                                 Collective::send_recv,      Collective::barrier};
 
 // Bytes of one element.
 std::size_t size_of(DataType type);

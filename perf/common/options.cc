@@ -117,9 +117,14 @@ Status read_sizes(const Raw& raw, Options& options) {
     *bytes = *parsed;
   }
   options.step_factor = static_cast<std::size_t>(raw.step_factor);
+  // One bound alone means that size, where the other one's default would leave no size at all.
+  if (options.min_bytes > options.max_bytes && raw.min_bytes.empty())
+    options.min_bytes = options.max_bytes;
+  if (options.min_bytes > options.max_bytes && raw.max_bytes.empty())
+    options.max_bytes = options.min_bytes;
   if (options.min_bytes > options.max_bytes)
     return invalid("-b " + std::to_string(options.min_bytes) + " is above -e " +
-                   std::to_string(options.max_bytes) + "; give both");
+                   std::to_string(options.max_bytes));
   if (options.min_bytes == options.max_bytes) return {};
   if (options.step_factor == 1 && options.step_bytes == 0)
     return invalid("-i 0 never gets from -b to -e; give a step above 0, or -f");

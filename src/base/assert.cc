@@ -1,3 +1,4 @@
+// How a broken invariant ends the process.
 #include "base/assert.hpp"
 
 #include <cstdio>

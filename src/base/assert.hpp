@@ -11,7 +11,7 @@ namespace tutti::base {
 }  // namespace tutti::base
 
 // TUTTI_ASSERT(condition, "note"): a broken invariant ends the process with its place.
-#define TUTTI_ASSERT(condition, note)                                                  \
-  (__builtin_expect(!!(condition), 1)                                                  \
-       ? static_cast<void>(0)                                                          \
+#define TUTTI_ASSERT(condition, note) \
+  (__builtin_expect(!!(condition), 1) \
+       ? static_cast<void>(0)         \
        : ::tutti::base::assertion_failed(#condition, __FILE__, __LINE__, (note)))

@@ -1,3 +1,4 @@
+// Conversions of 16-bit floating-point numbers, by their bits.
 #include "tutti/numeric.hpp"
 
 namespace tutti {
@@ -19,7 +20,8 @@ float to_float(float16 value) {
   const std::uint32_t exponent = (value.bits >> 10) & 0x1fU;
   const std::uint32_t mantissa = value.bits & 0x3ffU;
   if (exponent == 0x1fU) return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13));
-  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
   // Zero and subnormals: the value is mantissa * 2^-24, which float represents exactly.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
@@ -36,7 +38,8 @@ float16 to_float16(float value) {
     // Subnormal result: adding 0.5 puts the half's last place at the float's last place, so the
     // hardware's own rounding to nearest even does the work.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U))};
   }
   const std::uint32_t rounding = 0xfffU + ((magnitude >> 13) & 1U);
   return {static_cast<std::uint16_t>(sign | ((magnitude + rounding - 0x38000000U) >> 13))};

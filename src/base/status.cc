@@ -1,19 +1,30 @@
+// The texts of status codes and of failures.
 #include "tutti/status.hpp"
 
 namespace tutti {
 
 std::string_view to_string(StatusCode code) {
   switch (code) {
-    case StatusCode::ok: return "ok";
-    case StatusCode::invalid_argument: return "invalid_argument";
-    case StatusCode::unsupported: return "unsupported";
-    case StatusCode::mismatch: return "mismatch";
-    case StatusCode::timeout: return "timeout";
-    case StatusCode::peer_lost: return "peer_lost";
-    case StatusCode::aborted: return "aborted";
-    case StatusCode::system_error: return "system_error";
-    case StatusCode::corrupt_data: return "corrupt_data";
-    case StatusCode::internal: return "internal";
+    case StatusCode::ok:
+      return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid_argument";
+    case StatusCode::unsupported:
+      return "unsupported";
+    case StatusCode::mismatch:
+      return "mismatch";
+    case StatusCode::timeout:
+      return "timeout";
+    case StatusCode::peer_lost:
+      return "peer_lost";
+    case StatusCode::aborted:
+      return "aborted";
+    case StatusCode::system_error:
+      return "system_error";
+    case StatusCode::corrupt_data:
+      return "corrupt_data";
+    case StatusCode::internal:
+      return "internal";
   }
   return "unknown";
 }

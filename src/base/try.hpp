@@ -15,9 +15,9 @@ Status as_status(const Result<T>& result) {
 }  // namespace tutti::base
 
 // TUTTI_TRY(expression): returns the Status of `expression` to our caller unless it is ok.
-#define TUTTI_TRY(expression)                                                            \
-  do {                                                                                   \
-    if (::tutti::Status tutti_try_status = ::tutti::base::as_status(expression);         \
-        !tutti_try_status.ok())                                                          \
-      return tutti_try_status;                                                           \
+#define TUTTI_TRY(expression)                                                    \
+  do {                                                                           \
+    if (::tutti::Status tutti_try_status = ::tutti::base::as_status(expression); \
+        !tutti_try_status.ok())                                                  \
+      return tutti_try_status;                                                   \
   } while (false)

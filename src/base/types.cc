@@ -1,3 +1,4 @@
+// Names, sizes and kinds of the small vocabulary, and parsing it.
 #include "tutti/types.hpp"
 
 #include <array>
@@ -29,11 +30,14 @@ Result<Enum> parse(std::span<const std::string_view> names, std::string_view nam
 std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::float32:
-    case DataType::int32: return 4;
+    case DataType::int32:
+      return 4;
     case DataType::float64:
-    case DataType::int64: return 8;
+    case DataType::int64:
+      return 8;
     case DataType::bfloat16:
-    case DataType::float16: return 2;
+    case DataType::float16:
+      return 2;
   }
   return 0;
 }

@@ -91,11 +91,12 @@ int report(const Tally& tally, double seconds, const ChaosOptions& options) {
                seed, trouble, seed, options.limits.ranks_min, options.limits.ranks_max,
                options.limits.calls_max);
   }
-  fmt::print("{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} errors; "
-             "{:.1f} s, {:.0f} worlds/s\n",
-             tally.worlds, options.first_seed, options.first_seed + options.seeds - 1, tally.calls,
-             tally.events, tally.wrong, tally.hangs, tally.errors, seconds,
-             static_cast<double>(tally.worlds) / seconds);
+  fmt::print(
+      "{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} errors; "
+      "{:.1f} s, {:.0f} worlds/s\n",
+      tally.worlds, options.first_seed, options.first_seed + options.seeds - 1, tally.calls,
+      tally.events, tally.wrong, tally.hangs, tally.errors, seconds,
+      static_cast<double>(tally.worlds) / seconds);
   return tally.troubles.empty() ? 0 : 1;
 }
 

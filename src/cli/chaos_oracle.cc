@@ -34,10 +34,18 @@ double folded(const ChaosCall& call, std::size_t i) {
     const double other = contribution(call, q, i);
     switch (call.op) {
       case ReduceOp::sum:
-      case ReduceOp::avg: value += other; break;
-      case ReduceOp::prod: value *= other; break;
-      case ReduceOp::min: value = std::min(value, other); break;
-      case ReduceOp::max: value = std::max(value, other); break;
+      case ReduceOp::avg:
+        value += other;
+        break;
+      case ReduceOp::prod:
+        value *= other;
+        break;
+      case ReduceOp::min:
+        value = std::min(value, other);
+        break;
+      case ReduceOp::max:
+        value = std::max(value, other);
+        break;
     }
   }
   return call.op == ReduceOp::avg ? average(call.type, value, call.ranks) : value;
@@ -46,8 +54,8 @@ double folded(const ChaosCall& call, std::size_t i) {
 }  // namespace
 
 std::size_t input_count(const ChaosCall& call) {
-  const bool many = call.collective == Collective::reduce_scatter ||
-                    call.collective == Collective::all_to_all;
+  const bool many =
+      call.collective == Collective::reduce_scatter || call.collective == Collective::all_to_all;
   return many ? call.count * static_cast<std::size_t>(call.ranks) : call.count;
 }
 
@@ -69,42 +77,58 @@ double contribution(const ChaosCall& call, Rank rank, std::size_t i) {
 std::optional<double> expected(const ChaosCall& call, Rank rank, std::size_t i) {
   const auto r = static_cast<std::size_t>(rank);
   switch (call.collective) {
-    case Collective::all_reduce: return folded(call, i);
-    case Collective::reduce_scatter: return folded(call, r * call.count + i);
+    case Collective::all_reduce:
+      return folded(call, i);
+    case Collective::reduce_scatter:
+      return folded(call, r * call.count + i);
     case Collective::reduce:
       if (rank != call.root) return std::nullopt;
       return folded(call, i);
-    case Collective::broadcast: return contribution(call, call.root, i);
+    case Collective::broadcast:
+      return contribution(call, call.root, i);
     case Collective::all_gather:
       return contribution(call, static_cast<Rank>(i / call.count), i % call.count);
     case Collective::all_to_all:
       return contribution(call, static_cast<Rank>(i / call.count), r * call.count + i % call.count);
     case Collective::send_recv:
       return contribution(call, (rank - call.root + call.ranks) % call.ranks, i);
-    case Collective::barrier: return std::nullopt;
+    case Collective::barrier:
+      return std::nullopt;
   }
   return std::nullopt;
 }
 
 void store(DataType type, std::byte* array, std::size_t i, double value) {
   switch (type) {
-    case DataType::float32: return put(array, i, static_cast<float>(value));
-    case DataType::float64: return put(array, i, value);
-    case DataType::int32: return put(array, i, static_cast<std::int32_t>(value));
-    case DataType::int64: return put(array, i, static_cast<std::int64_t>(value));
-    case DataType::bfloat16: return put(array, i, to_bfloat16(static_cast<float>(value)));
-    case DataType::float16: return put(array, i, to_float16(static_cast<float>(value)));
+    case DataType::float32:
+      return put(array, i, static_cast<float>(value));
+    case DataType::float64:
+      return put(array, i, value);
+    case DataType::int32:
+      return put(array, i, static_cast<std::int32_t>(value));
+    case DataType::int64:
+      return put(array, i, static_cast<std::int64_t>(value));
+    case DataType::bfloat16:
+      return put(array, i, to_bfloat16(static_cast<float>(value)));
+    case DataType::float16:
+      return put(array, i, to_float16(static_cast<float>(value)));
   }
 }
 
 double load(DataType type, const std::byte* array, std::size_t i) {
   switch (type) {
-    case DataType::float32: return static_cast<double>(get<float>(array, i));
-    case DataType::float64: return get<double>(array, i);
-    case DataType::int32: return get<std::int32_t>(array, i);
-    case DataType::int64: return static_cast<double>(get<std::int64_t>(array, i));
-    case DataType::bfloat16: return static_cast<double>(to_float(get<bfloat16>(array, i)));
-    case DataType::float16: return static_cast<double>(to_float(get<float16>(array, i)));
+    case DataType::float32:
+      return static_cast<double>(get<float>(array, i));
+    case DataType::float64:
+      return get<double>(array, i);
+    case DataType::int32:
+      return get<std::int32_t>(array, i);
+    case DataType::int64:
+      return static_cast<double>(get<std::int64_t>(array, i));
+    case DataType::bfloat16:
+      return static_cast<double>(to_float(get<bfloat16>(array, i)));
+    case DataType::float16:
+      return static_cast<double>(to_float(get<float16>(array, i)));
   }
   return 0;
 }

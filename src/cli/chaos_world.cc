@@ -80,7 +80,8 @@ class ChaosWorld {
       transports_.push_back(transport::make_sim_transport(*world_, r));
       executors_.push_back(std::make_unique<runtime::Executor>(*transports_.back()));
     }
-    say(fmt::format("seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
+    say(
+        fmt::format("seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
                     "at most {}",
                     seed, options.size, options.ranks_per_host, options.channel_count,
                     options.frame_bytes_max, options.queue_frames_max));
@@ -135,10 +136,9 @@ class ChaosWorld {
   std::string describe(const PlannedCall& planned) const {
     const ChaosCall& c = planned.call;
     return fmt::format("{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
-                       planned.algorithm->name, to_string(c.collective), c.count,
-                       to_string(c.type), to_string(c.op), c.root, planned.group,
-                       planned.settings.channels, planned.settings.slice_bytes,
-                       planned.settings.direct ? "direct" : "staged",
+                       planned.algorithm->name, to_string(c.collective), c.count, to_string(c.type),
+                       to_string(c.op), c.root, planned.group, planned.settings.channels,
+                       planned.settings.slice_bytes, planned.settings.direct ? "direct" : "staged",
                        planned.in_place ? ", in place" : "");
   }
 
@@ -165,7 +165,8 @@ class ChaosWorld {
     } else {
       buffers.input = allocate(rank, input_count(c) * element, buffers);
       buffers.output = allocate(rank, output_count(c) * element, buffers);
-      for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, buffers.output, i, kUntouched);
+      for (std::size_t i = 0; i < output_count(c); ++i)
+        store(c.type, buffers.output, i, kUntouched);
     }
     for (std::size_t i = 0; i < input_count(c); ++i)
       store(c.type, buffers.input, i, contribution(c, rank, i));
@@ -203,8 +204,9 @@ class ChaosWorld {
       const ChaosCall& c = planned.call;
       waiting_to_start_[at(rank)] = false;
       runtime::Call call;
-      call.signature = {sequence_, c.collective, c.type, c.op, planned.settings.direct, c.root,
-                        c.count, planned.plans[0].hash};
+      call.signature = {
+          sequence_, c.collective,         c.type, c.op, planned.settings.direct, c.root,
+          c.count,   planned.plans[0].hash};
       call.input = buffers[at(rank)].input;
       call.output = buffers[at(rank)].output;
       const Status status = executor.start(call, planned.plans[at(rank)]);
@@ -235,8 +237,8 @@ class ChaosWorld {
     std::uint64_t idle = 0;
     while (verdict_.outcome == Outcome::right && !all_done()) {
       const std::uint64_t actor = world_->random(actors);
-      const bool moved = actor + 1 == actors ? deliver()
-                                             : move_rank(planned, buffers, static_cast<Rank>(actor));
+      const bool moved =
+          actor + 1 == actors ? deliver() : move_rank(planned, buffers, static_cast<Rank>(actor));
       idle = moved ? 0 : idle + 1;
       if (idle > 2 * actors && !sweep(planned, buffers)) {
         // Nothing in flight, nobody moves: nothing will ever happen again.

@@ -20,7 +20,7 @@ struct ChaosVerdict {
   enum class Outcome : std::uint8_t { right, wrong, hang, error };
 
   Outcome outcome = Outcome::right;
-  std::string trouble;             // empty when right
+  std::string trouble;  // empty when right
   int calls = 0;
   std::uint64_t events = 0;
   std::uint64_t event_hash = 0;

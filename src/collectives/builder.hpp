@@ -2,7 +2,8 @@
 // called once for a rank and says, two-sided, what that rank sends, receives, copies and reduces.
 //
 // To stay small for any number of ranks, tell regular algorithms with me() and repeat(), which keep
-// the rank and the loop index symbolic; rank() is the plain number for algorithms that branch on it.
+// the rank and the loop index symbolic; rank() is the plain number for algorithms that branch on
+// it.
 #pragma once
 
 #include <functional>
@@ -40,9 +41,15 @@ class Builder {
   Group subgroup(int base, int stride, int size) const;  // Requires  rank() is a member
 
   // ---- Operands ----
-  static Operand input(AffineIndex chunk, int count = 1) { return chunks(Buffer::input, chunk, count); }
-  static Operand output(AffineIndex chunk, int count = 1) { return chunks(Buffer::output, chunk, count); }
-  static Operand scratch(AffineIndex chunk, int count = 1) { return chunks(Buffer::scratch, chunk, count); }
+  static Operand input(AffineIndex chunk, int count = 1) {
+    return chunks(Buffer::input, chunk, count);
+  }
+  static Operand output(AffineIndex chunk, int count = 1) {
+    return chunks(Buffer::output, chunk, count);
+  }
+  static Operand scratch(AffineIndex chunk, int count = 1) {
+    return chunks(Buffer::scratch, chunk, count);
+  }
   static Operand chunks(Buffer buffer, AffineIndex first, int count = 1);
   static Operand to(AffineIndex peer) { return message(peer, false); }
   static Operand from(AffineIndex peer) { return message(peer, false); }

@@ -68,7 +68,8 @@ struct LoweredStep {
   StepKind kind = StepKind::copy;
   bool finish = false;
   // Index into `destinations` of the memory where a direct push source lands and from which a
-  // direct pull destination is offered; -1 when there is none. A copy from memory offers its source.
+  // direct pull destination is offered; -1 when there is none. A copy from memory offers its
+  // source.
   std::int32_t landing = -1;
   std::vector<LoweredOperand> sources;
   std::vector<LoweredOperand> destinations;
@@ -80,9 +81,9 @@ struct LoweredStep {
 struct LoweredProgram {
   ScheduleShape shape;
   Rank rank = 0;
-  std::vector<Rank> peers;                 // every rank this one sends to or receives from
-  std::vector<std::int32_t> sends;         // messages to peers[k]
-  std::vector<std::int32_t> receives;      // messages from peers[k]
+  std::vector<Rank> peers;             // every rank this one sends to or receives from
+  std::vector<std::int32_t> sends;     // messages to peers[k]
+  std::vector<std::int32_t> receives;  // messages from peers[k]
   std::vector<LoweredStep> steps;
 
   friend bool operator==(const LoweredProgram&, const LoweredProgram&) = default;

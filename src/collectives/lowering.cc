@@ -188,7 +188,8 @@ class Lowerer {
     if (send.destinations.size() != 1 || recv.destinations.size() != 1) return false;
     const LoweredOperand& out = send.destinations[0];
     const LoweredOperand& in = recv.sources[0];
-    if (send.sources[0].kind != Operand::Kind::chunks || out.direct != DirectForm::pull) return false;
+    if (send.sources[0].kind != Operand::Kind::chunks || out.direct != DirectForm::pull)
+      return false;
     if (in.kind != Operand::Kind::message || in.direct != DirectForm::push) return false;
     if (out.stream != in.stream || !same_memory(out, in)) return false;
     const Partner& partner = partners_[index(out.stream)];
@@ -261,9 +262,8 @@ LoweredProgram lower_point_to_point(int ranks, Rank rank, Rank to, Rank from) {
     operand.kind = Operand::Kind::message;
     operand.direct = DirectForm::pull;
     operand.mine = mine;
-    operand.stream =
-        static_cast<int>(std::find(program.peers.begin(), program.peers.end(), peer) -
-                         program.peers.begin());
+    operand.stream = static_cast<int>(std::find(program.peers.begin(), program.peers.end(), peer) -
+                                      program.peers.begin());
     return operand;
   };
   auto add = [&](LoweredOperand source, LoweredOperand destination) {

@@ -28,9 +28,9 @@ std::uint64_t plan_hash(std::string_view algorithm, int group, const ScheduleSha
                         const PlanSettings& settings) {
   Fnv fnv;
   fnv.add(algorithm);
-  for (int value : {group, static_cast<int>(shape.collective), shape.ranks, shape.root,
-                    shape.chunks, shape.scratch_blocks, shape.message_chunks_max,
-                    settings.channels, settings.direct ? 1 : 0})
+  for (int value :
+       {group, static_cast<int>(shape.collective), shape.ranks, shape.root, shape.chunks,
+        shape.scratch_blocks, shape.message_chunks_max, settings.channels, settings.direct ? 1 : 0})
     fnv.add(static_cast<std::uint64_t>(value));
   fnv.add(settings.slice_bytes);
   return fnv.value();

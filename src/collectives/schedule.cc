@@ -61,9 +61,12 @@ AffineIndex operator%(AffineIndex a, int modulus) {
 
 std::string_view to_string(Buffer buffer) {
   switch (buffer) {
-    case Buffer::input: return "input";
-    case Buffer::output: return "output";
-    case Buffer::scratch: return "scratch";
+    case Buffer::input:
+      return "input";
+    case Buffer::output:
+      return "output";
+    case Buffer::scratch:
+      return "scratch";
   }
   return "unknown";
 }
@@ -71,10 +74,14 @@ std::string_view to_string(Buffer buffer) {
 int block_count(const ScheduleShape& shape, Buffer buffer) {
   if (buffer == Buffer::scratch) return shape.scratch_blocks;
   switch (shape.collective) {
-    case Collective::all_gather: return buffer == Buffer::output ? shape.ranks : 1;
-    case Collective::reduce_scatter: return buffer == Buffer::input ? shape.ranks : 1;
-    case Collective::all_to_all: return shape.ranks;
-    default: return 1;
+    case Collective::all_gather:
+      return buffer == Buffer::output ? shape.ranks : 1;
+    case Collective::reduce_scatter:
+      return buffer == Buffer::input ? shape.ranks : 1;
+    case Collective::all_to_all:
+      return shape.ranks;
+    default:
+      return 1;
   }
 }
 
@@ -83,12 +90,15 @@ int aliased_chunk(const ScheduleShape& shape, Rank rank, int input_chunk) {
     case Collective::all_reduce:
     case Collective::broadcast:
     case Collective::reduce:
-    case Collective::barrier: return input_chunk;
-    case Collective::all_gather: return rank * shape.chunks + input_chunk;
+    case Collective::barrier:
+      return input_chunk;
+    case Collective::all_gather:
+      return rank * shape.chunks + input_chunk;
     case Collective::reduce_scatter:
       return input_chunk / shape.chunks == rank ? input_chunk % shape.chunks : -1;
     case Collective::all_to_all:
-    case Collective::send_recv: return -1;
+    case Collective::send_recv:
+      return -1;
   }
   return -1;
 }

@@ -1,7 +1,6 @@
 // The public Communicator: finds the world, then forwards every call as one Request.
 #include "tutti/communicator.hpp"
 
-
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
@@ -126,9 +125,8 @@ Result<Communicator> Communicator::from_rendezvous(const Rendezvous& rendezvous,
   auto config = runtime::effective_config(options);
   if (!config.ok()) return config.status();
   if (rendezvous.size < 1 || rendezvous.rank < 0 || rendezvous.rank >= rendezvous.size)
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("rank {} of {} ranks does not exist", rendezvous.rank,
-                              rendezvous.size));
+    return Status(StatusCode::invalid_argument, fmt::format("rank {} of {} ranks does not exist",
+                                                            rendezvous.rank, rendezvous.size));
   transport::BootstrapOptions meeting;
   meeting.rank = rendezvous.rank;
   meeting.size = rendezvous.size;
@@ -145,13 +143,13 @@ Result<Communicator> Communicator::from_rendezvous(const Rendezvous& rendezvous,
 
 Result<std::vector<Communicator>> Communicator::for_threads(int size,
                                                             const CommunicatorOptions& options) {
-  if (size < 1)
-    return Status(StatusCode::invalid_argument, fmt::format("{} ranks are none", size));
+  if (size < 1) return Status(StatusCode::invalid_argument, fmt::format("{} ranks are none", size));
   auto config = runtime::effective_config(options);
   if (!config.ok()) return config.status();
   runtime::Members members;
   members.size = size;
-  members.threads = transport::MemoryWorld::make(runtime::transport_options(*config, members, false));
+  members.threads =
+      transport::MemoryWorld::make(runtime::transport_options(*config, members, false));
   // All ranks are here, and all say the same.
   members.exchange = [size](const std::string& mine) -> Result<std::vector<std::string>> {
     return std::vector<std::string>(static_cast<std::size_t>(size), mine);
@@ -185,8 +183,7 @@ Status Communicator::all_reduce(const void* input, void* output, std::size_t cou
   return state_->run(request_of(Collective::all_reduce, input, output, count, type, op));
 }
 
-Status Communicator::all_gather(const void* input, void* output, std::size_t count,
-                                DataType type) {
+Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type) {
   if (!state_) return not_connected();
   return state_->run(request_of(Collective::all_gather, input, output, count, type));
 }
@@ -210,8 +207,7 @@ Status Communicator::reduce(const void* input, void* output, std::size_t count, 
   return state_->run(request_of(Collective::reduce, input, output, count, type, op, root));
 }
 
-Status Communicator::all_to_all(const void* input, void* output, std::size_t count,
-                                DataType type) {
+Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
   if (!state_) return not_connected();
   return state_->run(request_of(Collective::all_to_all, input, output, count, type));
 }
@@ -305,9 +301,9 @@ Status Communicator::close() {
 }
 
 Status Communicator::size_error(const char* call, std::size_t input, std::size_t output) {
-  return Status(StatusCode::invalid_argument,
-                fmt::format("{}: {} input elements do not go with {} output elements", call, input,
-                            output));
+  return Status(
+      StatusCode::invalid_argument,
+      fmt::format("{}: {} input elements do not go with {} output elements", call, input, output));
 }
 
 }  // namespace tutti

@@ -49,8 +49,8 @@ Status CommunicatorState::check(const Request& r) const {
     if (peer < -1 || peer >= size())
       return bad(fmt::format("peer {} is not one of the {} ranks", peer, size()));
   const std::size_t element = size_of(r.type);
-  const std::size_t limit = std::numeric_limits<std::ptrdiff_t>::max() / element /
-                            static_cast<std::size_t>(size());
+  const std::size_t limit =
+      std::numeric_limits<std::ptrdiff_t>::max() / element / static_cast<std::size_t>(size());
   if (r.count > limit) return bad(fmt::format("count {} is more than memory can hold", r.count));
   if (r.count == 0) return Status();
   const bool reads = (r.collective != Collective::broadcast || rank() == r.root) &&
@@ -92,8 +92,9 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
   plan->settings.slice_bytes =
       options.slice_bytes > 0 ? options.slice_bytes : options.frame_bytes_max;
   const bool large = r.count * size_of(r.type) >= kDirectPointToPointBytes;
-  plan->settings.direct = options.direct_possible && (options.lowering == Lowering::direct ||
-                                                      (options.lowering == Lowering::automatic && large));
+  plan->settings.direct =
+      options.direct_possible &&
+      (options.lowering == Lowering::direct || (options.lowering == Lowering::automatic && large));
   auto program = std::make_shared<collectives::LoweredProgram>(
       collectives::lower_point_to_point(size(), rank(), r.to, r.from));
   plan->hash = collectives::plan_hash(plan->algorithm, 1, program->shape, plan->settings);
@@ -193,11 +194,10 @@ bool CommunicatorState::drive() {
 void CommunicatorState::give_up(WorkState& work) {
   std::lock_guard lock(mutex_);
   if (work.done() || current_ == nullptr) return;
-  executor_->fail(Status(
-      StatusCode::timeout,
-      fmt::format("rank {}: {}: not complete after {} ms; waits for {}", rank(),
-                  to_string(current_->call_.signature), parts_.timeout.count(),
-                  executor_->waits_for())));
+  executor_->fail(
+      Status(StatusCode::timeout, fmt::format("rank {}: {}: not complete after {} ms; waits for {}",
+                                              rank(), to_string(current_->call_.signature),
+                                              parts_.timeout.count(), executor_->waits_for())));
   complete_current(executor_->status());
   begin_next();
 }
@@ -243,7 +243,8 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
   report.lowering = chosen.settings.direct ? "direct" : "staged";
   report.channels = chosen.settings.channels;
   report.slice_bytes = chosen.settings.slice_bytes;
-  if (!explanation->candidates.empty()) report.predicted_us = explanation->candidates[0].predicted_us;
+  if (!explanation->candidates.empty())
+    report.predicted_us = explanation->candidates[0].predicted_us;
   report.explanation = collectives::to_text(*explanation);
   return report;
 }
@@ -261,8 +262,8 @@ Status CommunicatorState::close() {
     Result<bool> polled = transport_->poll();
     if (!polled.ok()) return polled.status();
     if (Waiter::Clock::now() > deadline)
-      return Status(StatusCode::timeout, fmt::format("rank {}: peers did not take what was sent",
-                                                     rank()));
+      return Status(StatusCode::timeout,
+                    fmt::format("rank {}: peers did not take what was sent", rank()));
     if (!*polled) transport_->sleep(100);
   }
   return Status();

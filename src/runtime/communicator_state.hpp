@@ -3,8 +3,8 @@
 //
 // Works of a communicator run one after the other in the order of the calls. Whoever waits drives:
 // first its own communicator, and while that has nothing to do, every other one of the process
-// (progress.hpp). Each communicator has its own lock, so that ranks which are threads of one process
-// reduce in parallel.
+// (progress.hpp). Each communicator has its own lock, so that ranks which are threads of one
+// process reduce in parallel.
 #pragma once
 
 #include <atomic>

@@ -62,10 +62,9 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
-  const std::size_t slice_bytes =
-      std::min(plan.settings.slice_bytes, transport_.frame_bytes_max());
-  const std::size_t slices = collectives::slices_needed(
-      program_->shape, call.signature.count, element_bytes_, channels, slice_bytes);
+  const std::size_t slice_bytes = std::min(plan.settings.slice_bytes, transport_.frame_bytes_max());
+  const std::size_t slices = collectives::slices_needed(program_->shape, call.signature.count,
+                                                        element_bytes_, channels, slice_bytes);
   if (slices == 0)
     return Status(StatusCode::unsupported,
                   fmt::format("algorithm {}: slices of {} bytes cannot hold {} chunks of {}; use "
@@ -74,9 +73,9 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
                               to_string(call.signature.type)));
   geometry_ = collectives::Geometry(call.signature.count, program_->shape.chunks, channels, slices);
   window_ = std::min(slices, kWindowMax);
-  streaming_ = call.signature.count * element_bytes_ *
-                   index(block_count(program_->shape, Buffer::output)) >=
-               options_.streaming_bytes;
+  streaming_ =
+      call.signature.count * element_bytes_ * index(block_count(program_->shape, Buffer::output)) >=
+      options_.streaming_bytes;
   TUTTI_TRY(prepare_scratch());
   TUTTI_TRY(connect());
   channels_.resize(index(channels));
@@ -91,8 +90,8 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
 }
 
 Status Executor::prepare_scratch() {
-  const std::size_t needed = index(program_->shape.scratch_blocks) * call_.signature.count *
-                             element_bytes_;
+  const std::size_t needed =
+      index(program_->shape.scratch_blocks) * call_.signature.count * element_bytes_;
   if (needed <= scratch_bytes_) return Status();
   if (scratch_is_shareable_)
     transport_.release_shareable(scratch_);
@@ -156,8 +155,8 @@ void Executor::export_memory(int peer, Arrival& arrival) {
   Peer& p = peers_[index(peer)];
   const std::uint8_t touched = touched_by(*program_, peer);
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
-    const std::size_t bytes = index(block_count(program_->shape, buffer)) *
-                              call_.signature.count * element_bytes_;
+    const std::size_t bytes =
+        index(block_count(program_->shape, buffer)) * call_.signature.count * element_bytes_;
     const unsigned bit = 1U << static_cast<unsigned>(buffer);
     if ((touched & bit) == 0 || bytes == 0) continue;
     const MemoryReference reference =
@@ -255,15 +254,16 @@ bool Executor::accept_arrival(int peer, const Frame& frame) {
     const auto b = static_cast<std::size_t>(buffer);
     const MemoryReference& reference = arrival->memory[b];
     if (!reference.addressable()) continue;
-    const std::size_t bytes = index(block_count(program_->shape, buffer)) *
-                              call_.signature.count * element_bytes_;
+    const std::size_t bytes =
+        index(block_count(program_->shape, buffer)) * call_.signature.count * element_bytes_;
     p.memory[b] = stream(0, peer).endpoint->import_memory(reference, bytes);
     if (p.memory[b] == nullptr) {
       // The peer believes that we can; going on would hang.
-      fail(Status(StatusCode::system_error,
-                  fmt::format("rank {} cannot map the {} of rank {} (region {}, offset {}, {} bytes)",
-                              transport_.rank(), to_string(buffer), rank, reference.region,
-                              reference.offset, bytes)));
+      fail(Status(
+          StatusCode::system_error,
+          fmt::format("rank {} cannot map the {} of rank {} (region {}, offset {}, {} bytes)",
+                      transport_.rank(), to_string(buffer), rank, reference.region,
+                      reference.offset, bytes)));
       return false;
     }
     p.theirs_addressable |= static_cast<std::uint8_t>(1U << b);

@@ -6,8 +6,8 @@
 // business of whoever waits.
 //
 // The call's data is cut into channels and slices (collectives/geometry.hpp). Each channel runs the
-// program on its own connections; slices of a channel follow each other through the program, several
-// of them in flight. Per slice, steps are taken as lowered.hpp says.
+// program on its own connections; slices of a channel follow each other through the program,
+// several of them in flight. Per slice, steps are taken as lowered.hpp says.
 #pragma once
 
 #include <cstddef>
@@ -95,10 +95,10 @@ class Executor {
   };
 
   struct Channel {
-    std::size_t first_slice = 0;       // everything before is complete
-    std::vector<Phase> phases;         // window slots x steps
-    std::vector<std::int32_t> first;   // per window slot: steps before are complete
-    std::vector<std::int32_t> left;    // per window slot: incomplete steps
+    std::size_t first_slice = 0;      // everything before is complete
+    std::vector<Phase> phases;        // window slots x steps
+    std::vector<std::int32_t> first;  // per window slot: steps before are complete
+    std::vector<std::int32_t> left;   // per window slot: incomplete steps
   };
 
   // A step of one slice on one channel, while it is being tried.
@@ -139,8 +139,7 @@ class Executor {
   bool is_next_to_take(const Attempt& attempt, const collectives::LoweredOperand& o) const;
   bool is_next_to_grant(const Attempt& attempt, const collectives::LoweredOperand& o) const;
   std::uint64_t number_sent(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  std::uint64_t number_received(const Attempt& attempt,
-                                const collectives::LoweredOperand& o) const;
+  std::uint64_t number_received(const Attempt& attempt, const collectives::LoweredOperand& o) const;
   std::size_t message_bytes(const Attempt& attempt) const;
   const std::byte* own_memory(Buffer buffer) const;
 
@@ -157,7 +156,7 @@ class Executor {
   std::size_t window_ = 1;
   bool streaming_ = false;
 
-  std::vector<Stream> streams_;     // rank x channel, for the communicator's life
+  std::vector<Stream> streams_;        // rank x channel, for the communicator's life
   std::vector<Stream*> call_streams_;  // channel x peer of the program
   std::vector<Peer> peers_;
   std::vector<Channel> channels_;

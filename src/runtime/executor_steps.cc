@@ -169,8 +169,7 @@ bool Executor::destinations_ready(const Attempt& attempt) {
     const LoweredOperand& destination = destinations[i];
     if (!is_message(destination)) continue;
     Peer& peer = peers_[index(destination.stream)];
-    if (call_.signature.direct &&
-        (!peer.arrival_sent || (!destination.mine && !peer.arrival_seen)))
+    if (call_.signature.direct && (!peer.arrival_sent || (!destination.mine && !peer.arrival_seen)))
       return false;
     Stream& s = stream(attempt.channel, destination.stream);
     if (!is_next_to_send(attempt, destination)) return false;

@@ -79,9 +79,9 @@ Result<HostCard> decode_host_card(std::string_view text) {
   const auto bad = [] { return Status(StatusCode::corrupt_data, "a host card makes no sense"); };
   if (!json.is_object()) return bad();
   HostCard card;
-  for (const auto& [key, target] : {std::pair{"host", &card.host},
-                                    std::pair{"settings", &card.settings},
-                                    std::pair{"failure", &card.failure}}) {
+  for (const auto& [key, target] :
+       {std::pair{"host", &card.host}, std::pair{"settings", &card.settings},
+        std::pair{"failure", &card.failure}}) {
     if (!json.contains(key) || !json[key].is_string()) return bad();
     *target = json[key].get<std::string>();
   }
@@ -110,7 +110,8 @@ Result<std::string> address_toward(const std::string& destination, const std::st
                   getsockname(probe, reinterpret_cast<sockaddr*>(&mine), &length) == 0;
   if (probe >= 0) close(probe);
   if (ok) return text_of(reinterpret_cast<const sockaddr*>(&mine), length);
-  return Status(StatusCode::invalid_argument, fmt::format("there is no route to '{}'", destination));
+  return Status(StatusCode::invalid_argument,
+                fmt::format("there is no route to '{}'", destination));
 }
 
 }  // namespace tutti::runtime

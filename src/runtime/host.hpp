@@ -1,4 +1,5 @@
-// host.hpp: which host a rank is on, what it may use there, and under which address others reach it.
+// host.hpp: which host a rank is on, what it may use there, and under which address others reach
+// it.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@ namespace tutti::runtime {
 
 // What a rank tells the others about its place.
 struct HostCard {
-  std::string host;        // equal exactly for ranks that share a kernel
-  std::vector<int> cpus;   // that the rank may run on
-  std::string settings;    // configuration that must be equal everywhere, as text
-  std::string failure;     // why this rank cannot take part; empty normally
+  std::string host;       // equal exactly for ranks that share a kernel
+  std::vector<int> cpus;  // that the rank may run on
+  std::string settings;   // configuration that must be equal everywhere, as text
+  std::string failure;    // why this rank cannot take part; empty normally
 
   friend bool operator==(const HostCard&, const HostCard&) = default;
 };

@@ -123,7 +123,8 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
     return ours;
   };
   Result<std::shared_ptr<CommunicatorState>> made = std::shared_ptr<CommunicatorState>();
-  if (child.size > 0) made = make_communicator(child, parent.parts().config, parent.parts().options);
+  if (child.size > 0)
+    made = make_communicator(child, parent.parts().config, parent.parts().options);
   for (bool all_done = false; !all_done;) {
     auto blobs = gather(parent, std::string(1, kDone));
     if (!blobs.ok()) return blobs.status();

@@ -48,8 +48,8 @@ class Waiter {
   bool spins_;
   bool sleeps_at_once_;
   int idle_rounds_ = 0;
-  bool started_ = false;   // first_idle_ is set
-  bool looking_ = false;   // idle_since_ is set
+  bool started_ = false;  // first_idle_ is set
+  bool looking_ = false;  // idle_since_ is set
   bool sleeping_ = false;
   bool expired_ = false;
   std::chrono::milliseconds timeout_;

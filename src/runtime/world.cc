@@ -92,7 +92,8 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
   if (choice == TransportChoice::automatic)
     choice = one_host ? TransportChoice::shm : TransportChoice::tcp;
   switch (choice) {
-    case TransportChoice::shm: return transport::make_shm_transport(options, members.exchange);
+    case TransportChoice::shm:
+      return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
       if (!one_host || !config.socket_interface.empty()) {
         auto address = address_toward(members.address, config.socket_interface);
@@ -129,8 +130,8 @@ Result<Topology> planning_topology(const std::vector<HostCard>& cards, bool thro
       builder.connect(LinkKind::network, memories[n], net, kSocketLatencyNs, kSocketBandwidth,
                       LinkSource::assumed);
     }
-    const VertexId core = builder.add_vertex(
-        {VertexKind::core, fmt::format("n{}/rank{}", n, r), memories[n], {}});
+    const VertexId core =
+        builder.add_vertex({VertexKind::core, fmt::format("n{}/rank{}", n, r), memories[n], {}});
     if (through_memory)
       builder.connect(LinkKind::memory, core, memories[n], kMemoryLatencyNs, kMemoryBandwidth,
                       LinkSource::assumed);

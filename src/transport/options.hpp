@@ -15,12 +15,12 @@ struct TransportOptions {
   Rank rank = 0;
   int size = 1;
   int channel_count = 1;
-  std::size_t frame_bytes_max = 64 * 1024;   // payload of one frame
-  std::size_t queue_bytes = 256 * 1024;      // payload room per directed connection
-  std::uint64_t context = 0;                 // tells communicators of one world apart
-  std::string job_secret;                    // proves that a peer belongs to the job; may be empty
-  std::string bind_address = "127.0.0.1";    // where sockets listen
-  bool ranks_share_cores = false;            // more ranks than cores on this host
+  std::size_t frame_bytes_max = 64 * 1024;  // payload of one frame
+  std::size_t queue_bytes = 256 * 1024;     // payload room per directed connection
+  std::uint64_t context = 0;                // tells communicators of one world apart
+  std::string job_secret;                   // proves that a peer belongs to the job; may be empty
+  std::string bind_address = "127.0.0.1";   // where sockets listen
+  bool ranks_share_cores = false;           // more ranks than cores on this host
 };
 
 }  // namespace tutti::transport

@@ -25,8 +25,8 @@ void tell_ring_broadcast(Builder& b, int group);
 void tell_ring_reduce(Builder& b, int group);
 
 // ---- direct.cc ----
-void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own, const Operand& result,
-                           bool finish);
+void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own,
+                           const Operand& result, bool finish);
 void direct_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result);
 void tell_direct_all_reduce(Builder& b, int group);
 void tell_direct_reduce_scatter(Builder& b, int group);

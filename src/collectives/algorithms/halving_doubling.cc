@@ -4,7 +4,8 @@
 //                       least latency there is, n/2 times more data than needed (all-reduce)
 //   halving + doubling  each round partners exchange half of what they are responsible for, then
 //                       gather it back: 2 log2 n messages and optimal bandwidth
-//                       Source: Rabenseifner, Optimization of collective reduction operations (2004)
+//                       Source: Rabenseifner, Optimization of collective reduction operations
+//                       (2004)
 //   binomial            one rank's data to all, or all to one, along a binomial tree
 //
 // Other numbers of ranks than powers of two: the ranks beyond the largest power of two ("extras")
@@ -34,8 +35,8 @@ Operand ranged(Buffer buffer, Range range) {
 
 // How the ranks beyond the power of two take part.
 struct Fold {
-  int core = 1;        // ranks 0 .. core-1 do the rounds
-  int extra = -1;      // of a core rank: who folds into it
+  int core = 1;    // ranks 0 .. core-1 do the rounds
+  int extra = -1;  // of a core rank: who folds into it
   bool is_extra = false;
   explicit Fold(const Builder& b) : core(power_of_two_below(b.ranks())) {
     is_extra = b.rank() >= core;

@@ -1,7 +1,8 @@
 // Rounds in which every rank sends to one peer and receives from one: all-to-all by rotating
 // distances, the shift (send_recv with a neighbour), and the dissemination barrier, whose distances
 // double so that after ⌈log2 n⌉ rounds everybody has heard, directly or not, of everybody.
-// Source of the barrier: Hensgen, Finkel, Manber, Two algorithms for barrier synchronization (1988).
+// Source of the barrier: Hensgen, Finkel, Manber, Two algorithms for barrier synchronization
+// (1988).
 #include "collectives/algorithms/algorithms.hpp"
 
 namespace tutti::collectives::algorithms {

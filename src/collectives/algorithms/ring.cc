@@ -66,7 +66,8 @@ void tell_ring_reduce_scatter(Builder& b, int) {
 }
 
 void tell_ring_all_gather(Builder& b, int) {
-  ring_all_gather(b, b.world(), Builder::input(0), [](AffineIndex j) { return Builder::output(j); });
+  ring_all_gather(b, b.world(), Builder::input(0),
+                  [](AffineIndex j) { return Builder::output(j); });
 }
 
 // Around the ring from the root; slices follow each other, so all links are busy at once.

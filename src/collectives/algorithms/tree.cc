@@ -102,8 +102,8 @@ void tell_tree_broadcast(Builder& b, int) {
     }
     const TreeNode node = node_in_tree(tree, rooted.member, rooted.n - 1);
     const int parent = node.parent < 0 ? b.root() : rooted.rank_of(node.parent);
-    b.copy(Builder::from(parent), with_children(Builder::output(tree), node,
-                                                [&](int m) { return rooted.rank_of(m); }));
+    b.copy(Builder::from(parent),
+           with_children(Builder::output(tree), node, [&](int m) { return rooted.rank_of(m); }));
   }
 }
 
@@ -116,8 +116,8 @@ void tell_tree_reduce(Builder& b, int) {
     }
     const TreeNode node = node_in_tree(tree, rooted.member, rooted.n - 1);
     const int parent = node.parent < 0 ? b.root() : rooted.rank_of(node.parent);
-    const auto sources = with_children(Builder::input(tree), node,
-                                       [&](int m) { return rooted.rank_of(m); });
+    const auto sources =
+        with_children(Builder::input(tree), node, [&](int m) { return rooted.rank_of(m); });
     if (node.children.empty())
       b.send(parent, Builder::input(tree));
     else

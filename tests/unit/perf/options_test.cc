@@ -106,7 +106,8 @@ TEST(Options, TypesAndOperationsThatTuttiHasNotAreRefused) {
 }
 
 TEST(Options, NonsenseIsRefused) {
-  expect_refused({"-b", "64M"}, StatusCode::invalid_argument, "-b 67108864 is above -e 33554432");
+  expect_refused({"-b", "64M", "-e", "32M"}, StatusCode::invalid_argument,
+                 "-b 67108864 is above -e 33554432");
   expect_refused({"-b", "0", "-f", "2"}, StatusCode::invalid_argument, "begin at 1");
   expect_refused({"-b", "8", "-i", "0"}, StatusCode::invalid_argument, "above 0");
   expect_refused({"-e", "64X"}, StatusCode::invalid_argument, "'64X' is no size");

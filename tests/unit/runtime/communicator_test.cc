@@ -16,9 +16,12 @@ std::size_t idx(int value) { return static_cast<std::size_t>(value); }
 
 template <typename T>
 T make(double value) {
-  if constexpr (std::is_same_v<T, float16>) return to_float16(static_cast<float>(value));
-  else if constexpr (std::is_same_v<T, bfloat16>) return to_bfloat16(static_cast<float>(value));
-  else return static_cast<T>(value);
+  if constexpr (std::is_same_v<T, float16>)
+    return to_float16(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return to_bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
 }
 
 template <typename T>
@@ -38,10 +41,14 @@ double folded(int ranks, std::size_t i, ReduceOp op) {
   double value = contribution(0, i, op);
   for (Rank q = 1; q < ranks; ++q) {
     const double other = contribution(q, i, op);
-    if (op == ReduceOp::prod) value *= other;
-    else if (op == ReduceOp::min) value = std::min(value, other);
-    else if (op == ReduceOp::max) value = std::max(value, other);
-    else value += other;
+    if (op == ReduceOp::prod)
+      value *= other;
+    else if (op == ReduceOp::min)
+      value = std::min(value, other);
+    else if (op == ReduceOp::max)
+      value = std::max(value, other);
+    else
+      value += other;
   }
   return value;
 }
@@ -105,8 +112,8 @@ void check_movement(Communicator& comm, std::size_t count) {
     ASSERT_EQ(read(output[i]), contribution(static_cast<Rank>(i / count), i % count, op));
   ASSERT_TRUE(comm.all_to_all(input.data(), output.data(), count, type).ok());
   for (std::size_t i = 0; i < output.size(); ++i)
-    ASSERT_EQ(read(output[i]), contribution(static_cast<Rank>(i / count),
-                                            idx(comm.rank()) * count + i % count, op));
+    ASSERT_EQ(read(output[i]),
+              contribution(static_cast<Rank>(i / count), idx(comm.rank()) * count + i % count, op));
   std::vector<T> data = comm.rank() == 0 ? input : std::vector<T>(input.size(), make<T>(9));
   ASSERT_TRUE(comm.broadcast(std::span<T>(data), 0).ok());
   for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(read(data[i]), contribution(0, i, op));

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "unit/runtime/world.hpp"
 #include "transport/memory/transport.hpp"
+#include "unit/runtime/world.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -62,8 +62,8 @@ class MemoryRanks {
     }
     ++sequence;
     for (Rank r = 0; r < c.shape.ranks; ++r) {
-      Signature signature{sequence, c.shape.collective, DataType::int64, c.shape.op,
-                          c.settings.direct, c.shape.root, c.shape.count, 42};
+      Signature signature{sequence,          c.shape.collective, DataType::int64, c.shape.op,
+                          c.settings.direct, c.shape.root,       c.shape.count,   42};
       Call call{signature, buffers[idx(r)].input, buffers[idx(r)].output};
       ASSERT_TRUE(executors[idx(r)]->start(call, plans[idx(r)]).ok());
     }
@@ -94,7 +94,8 @@ class MemoryRanks {
     for (std::size_t i = 0; i < output_elements(c.shape); ++i) {
       const std::int64_t untouched =
           c.in_place ? (i < b.input_memory.size() ? b.input_memory[i] : kUntouched) : kUntouched;
-      ASSERT_EQ(output[i], expected(c.shape, rank, i, untouched)) << "rank " << rank << " element " << i;
+      ASSERT_EQ(output[i], expected(c.shape, rank, i, untouched))
+          << "rank " << rank << " element " << i;
     }
     if (c.in_place) return;
     for (std::size_t i = 0; i < b.input_memory.size(); ++i)
@@ -111,24 +112,28 @@ class ExecutorTest : public ::testing::TestWithParam<int> {};
 TEST_P(ExecutorTest, EveryAlgorithmComputesWhatItsCollectivePromises) {
   const int ranks = GetParam();
   MemoryRanks world(ranks);
-  const PlanSettings settings[] = {{1, 4096, false}, {1, 4096, true}, {3, 1024, false},
-                                   {2, 512, true}};
+  const PlanSettings settings[] = {
+      {1, 4096, false}, {1, 4096, true}, {3, 1024, false}, {2, 512, true}};
   int cases = 0;
   for (const Algorithm& algorithm : collectives::all_algorithms()) {
     for (int group : {1, 2, 3, 4}) {
       if (group > 1 && !algorithm.grouped) continue;
-      const int roots = has_root(algorithm.collective) || algorithm.collective == Collective::send_recv
-                            ? ranks
-                            : 1;
+      const int roots =
+          has_root(algorithm.collective) || algorithm.collective == Collective::send_recv ? ranks
+                                                                                          : 1;
       for (Rank root = 0; root < roots; ++root) {
         if (!algorithm.shape(ranks, root, group).ok()) continue;
         for (const PlanSettings& s : settings) {
-          for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{997}}) {
+          for (std::size_t count :
+               {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{997}}) {
             if (algorithm.collective == Collective::barrier && count > 0) continue;
             for (bool in_place : {false, true}) {
               if (in_place && !can_run_in_place(algorithm.collective)) continue;
-              world.run({&algorithm, {algorithm.collective, ranks, root, count, ReduceOp::sum},
-                         group, s, in_place});
+              world.run({&algorithm,
+                         {algorithm.collective, ranks, root, count, ReduceOp::sum},
+                         group,
+                         s,
+                         in_place});
               if (HasFatalFailure()) return;
               ++cases;
             }
@@ -148,7 +153,8 @@ TEST(Executor, EveryOperationAtAnOddSize) {
     if (!is_reduction(algorithm.collective) || !algorithm.shape(5, 0, 1).ok()) continue;
     for (ReduceOp op : kAllReduceOps)
       for (bool direct : {false, true})
-        world.run({&algorithm, {algorithm.collective, 5, 2, 1013, op}, 1, {1, 4096, direct}, false});
+        world.run(
+            {&algorithm, {algorithm.collective, 5, 2, 1013, op}, 1, {1, 4096, direct}, false});
   }
 }
 
@@ -160,11 +166,13 @@ TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
   std::vector<std::int64_t> data(16);
   std::vector<Plan> plans;
   for (Rank r : {0, 1})
-    plans.push_back({"doubling", {}, std::make_shared<collectives::LoweredProgram>(programs[idx(r)]), 1});
+    plans.push_back(
+        {"doubling", {}, std::make_shared<collectives::LoweredProgram>(programs[idx(r)]), 1});
   for (Rank r : {0, 1}) {
-    Signature s{1, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0,
-                r == 0 ? 8U : 16U, 1};
-    Call call{s, reinterpret_cast<std::byte*>(data.data()), reinterpret_cast<std::byte*>(data.data())};
+    Signature s{
+        1, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, r == 0 ? 8U : 16U, 1};
+    Call call{s, reinterpret_cast<std::byte*>(data.data()),
+              reinterpret_cast<std::byte*>(data.data())};
     ASSERT_TRUE(world.executors[idx(r)]->start(call, plans[idx(r)]).ok());
   }
   for (int round = 0; round < 20; ++round)

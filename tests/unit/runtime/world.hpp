@@ -33,12 +33,14 @@ struct Shape {
 };
 
 inline std::size_t input_elements(const Shape& s) {
-  const bool many = s.collective == Collective::reduce_scatter || s.collective == Collective::all_to_all;
+  const bool many =
+      s.collective == Collective::reduce_scatter || s.collective == Collective::all_to_all;
   return many ? s.count * idx(s.ranks) : s.count;
 }
 
 inline std::size_t output_elements(const Shape& s) {
-  const bool many = s.collective == Collective::all_gather || s.collective == Collective::all_to_all;
+  const bool many =
+      s.collective == Collective::all_gather || s.collective == Collective::all_to_all;
   return many ? s.count * idx(s.ranks) : s.count;
 }
 
@@ -48,13 +50,19 @@ inline std::int64_t folded(const Shape& s, std::size_t i) {
     const std::int64_t other = contribution(q, i);
     switch (s.op) {
       case ReduceOp::sum:
-      case ReduceOp::avg: value += other; break;
+      case ReduceOp::avg:
+        value += other;
+        break;
       case ReduceOp::prod:
         value = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) *
                                           static_cast<std::uint64_t>(other));
         break;
-      case ReduceOp::min: value = std::min(value, other); break;
-      case ReduceOp::max: value = std::max(value, other); break;
+      case ReduceOp::min:
+        value = std::min(value, other);
+        break;
+      case ReduceOp::max:
+        value = std::max(value, other);
+        break;
     }
   }
   return s.op == ReduceOp::avg ? value / s.ranks : value;
@@ -63,16 +71,22 @@ inline std::int64_t folded(const Shape& s, std::size_t i) {
 // Element `i` of what `rank` must hold afterwards; `untouched` where the collective says nothing.
 inline std::int64_t expected(const Shape& s, Rank rank, std::size_t i, std::int64_t untouched) {
   switch (s.collective) {
-    case Collective::all_reduce: return folded(s, i);
-    case Collective::reduce_scatter: return folded(s, idx(rank) * s.count + i);
-    case Collective::reduce: return rank == s.root ? folded(s, i) : untouched;
-    case Collective::broadcast: return contribution(s.root, i);
-    case Collective::all_gather: return contribution(static_cast<Rank>(i / s.count), i % s.count);
+    case Collective::all_reduce:
+      return folded(s, i);
+    case Collective::reduce_scatter:
+      return folded(s, idx(rank) * s.count + i);
+    case Collective::reduce:
+      return rank == s.root ? folded(s, i) : untouched;
+    case Collective::broadcast:
+      return contribution(s.root, i);
+    case Collective::all_gather:
+      return contribution(static_cast<Rank>(i / s.count), i % s.count);
     case Collective::all_to_all:
       return contribution(static_cast<Rank>(i / s.count), idx(rank) * s.count + i % s.count);
     case Collective::send_recv:
       return contribution(((rank - s.root) % s.ranks + s.ranks) % s.ranks, i);
-    case Collective::barrier: return untouched;
+    case Collective::barrier:
+      return untouched;
   }
   return untouched;
 }

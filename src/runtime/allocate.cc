@@ -1,4 +1,4 @@
-// allocate.cc: tutti::allocate, the public door to the heap of shared memory.
+// tutti::allocate: the public door to the heap of shared memory.
 #include "transport/shm/heap.hpp"
 #include "tutti/communicator.hpp"
 
