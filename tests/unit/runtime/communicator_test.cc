@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "transport/shm/heap.hpp"
+
 namespace tutti {
 namespace {
 
@@ -297,6 +299,7 @@ TEST(Communicator, MemoryFromAllocateIsZeroAndPageAligned) {
   ASSERT_NE(memory, nullptr);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 4096, 0U);
   for (std::size_t i = 0; i < 100000; ++i) ASSERT_EQ(memory[i], std::byte{0});
+  EXPECT_TRUE(transport::find_shared(memory, 100000).has_value()) << "peers can map it";
   deallocate(memory);
   deallocate(nullptr);
 }

@@ -1,3 +1,5 @@
+// fifo_test.cc: the queue on its own, in memory of exactly its size: that it behaves as a bounded
+// list, that nonsense from the other side is caught, and that no ring of a doorbell is missed.
 #include <gtest/gtest.h>
 
 #include <cstring>

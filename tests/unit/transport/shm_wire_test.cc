@@ -1,3 +1,5 @@
+// shm_wire_test.cc: addresses, proofs, messages and files between processes, and what of it is
+// refused.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
