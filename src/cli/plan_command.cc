@@ -1,4 +1,5 @@
-// plan_command.cc: options of `tutti plan`, the machine in a line, one size in full, many in a table.
+// plan_command.cc: options of `tutti plan`, the machine in a line, one size in full, many in a
+// table.
 #include "cli/plan_command.hpp"
 
 #include <fmt/format.h>
@@ -96,9 +97,9 @@ Status read_sizes(const Options& options, Question& question) {
     TUTTI_TRY(bytes);
     question.sizes.push_back(*bytes);
   }
-  if (question.sizes.empty()) question.sizes.push_back(question.collective == Collective::barrier
-                                                           ? size_of(question.type)
-                                                           : 64U << 20);
+  if (question.sizes.empty())
+    question.sizes.push_back(question.collective == Collective::barrier ? size_of(question.type)
+                                                                        : 64U << 20);
   return {};
 }
 
@@ -111,7 +112,8 @@ Status read_place(const Options& options, Question& question) {
   question.placement = default_placement(question.topology, ranks);
   if (question.placement.empty()) return refuse("the topology has no seat for ranks");
   if (options.root >= ranks || options.rank >= ranks)
-    return refuse(fmt::format("--root and --rank are 0 to {}: there are {} ranks", ranks - 1, ranks));
+    return refuse(
+        fmt::format("--root and --rank are 0 to {}: there are {} ranks", ranks - 1, ranks));
   // Sending to oneself is a dull question; the neighbour is the usual one.
   const int natural = question.collective == Collective::send_recv && ranks > 1 ? 1 : 0;
   question.root = options.root >= 0 ? options.root : natural;
@@ -156,11 +158,10 @@ Result<Question> read_question(const Options& options) {
 std::string links_line(const Topology& topology) {
   std::map<LinkKind, std::set<std::string>> kinds;
   for (const Link& link : topology.links())
-    kinds[link.kind].insert(fmt::format("{:.4g}{} GB/s ({})", link.bandwidth_ab,
-                                        link.bandwidth_ba == link.bandwidth_ab
-                                            ? ""
-                                            : fmt::format("/{:.4g}", link.bandwidth_ba),
-                                        to_string(link.source)));
+    kinds[link.kind].insert(fmt::format(
+        "{:.4g}{} GB/s ({})", link.bandwidth_ab,
+        link.bandwidth_ba == link.bandwidth_ab ? "" : fmt::format("/{:.4g}", link.bandwidth_ba),
+        to_string(link.source)));
   std::string line;
   for (const auto& [kind, speeds] : kinds) {
     line += fmt::format("{}{} ", line.empty() ? "" : ", ", to_string(kind));
@@ -217,8 +218,7 @@ nlohmann::json to_json(const Explanation& explanation) {
       row["predicted_us"] = candidate.predicted_us;
       row["limited_by"] = candidate.limited_by;
       if (candidate.predicted_us > 0)
-        row["busbw_gb_per_s"] =
-            static_cast<double>(bytes) * factor / candidate.predicted_us / 1000;
+        row["busbw_gb_per_s"] = static_cast<double>(bytes) * factor / candidate.predicted_us / 1000;
     }
     out["candidates"].push_back(std::move(row));
   }
@@ -229,8 +229,7 @@ void print_table_line(const Explanation& explanation) {
   const Candidate& best = explanation.candidates.front();
   const double bytes =
       static_cast<double>(collectives::size_bytes(explanation.query, explanation.ranks));
-  const double factor =
-      collectives::busbw_factor(explanation.query.collective, explanation.ranks);
+  const double factor = collectives::busbw_factor(explanation.query.collective, explanation.ranks);
   const bool priced = best.predicted_us > 0;
   fmt::print("{:>10} {:<17} {:<9} {:>8} {:>7} {:>11} {:>9.4g} {:>8.1f}%  {}\n",
              base::format_bytes(static_cast<std::uint64_t>(bytes)), best.algorithm,
@@ -246,10 +245,9 @@ Result<std::string> schedule_text(const Question& question, const Explanation& e
   const Candidate& best = explanation.candidates.front();
   const auto algorithm = collectives::find_algorithm(question.collective, best.algorithm);
   TUTTI_TRY(algorithm);
-  const bool rooted =
-      has_root(question.collective) || question.collective == Collective::send_recv;
-  const Result<Schedule> schedule = collectives::build(
-      **algorithm, question.ranks(), rooted ? question.root : 0, best.group);
+  const bool rooted = has_root(question.collective) || question.collective == Collective::send_recv;
+  const Result<Schedule> schedule =
+      collectives::build(**algorithm, question.ranks(), rooted ? question.root : 0, best.group);
   TUTTI_TRY(schedule);
   if (options.show == "schedule") return collectives::to_text(*schedule);
   return collectives::to_text(collectives::lower(*schedule, options.rank));
@@ -297,8 +295,7 @@ int run_plan(const Options& options) {
 }
 
 void add_question_options(CLI::App& command, Options& options) {
-  command.add_option("collective", options.collective, "Such as all_reduce")
-      ->capture_default_str();
+  command.add_option("collective", options.collective, "Such as all_reduce")->capture_default_str();
   command.add_option("size", options.size, "Such as 64MiB; what nccl-tests call size");
   command.add_option("--sizes", options.sizes, "Several sizes: the choice for each")
       ->type_name("LIST");
@@ -325,8 +322,9 @@ void add_choice_options(CLI::App& command, Options& options) {
   command.add_option("--slice", options.slice, "Bytes of a slice of a chunk")->type_name("SIZE");
   command.add_option("--frame", options.frame, "Bytes that the transport carries at once")
       ->type_name("SIZE");
-  command.add_flag("--direct,!--no-direct", options.direct,
-                   "Whether ranks of a node can address each other's memory")
+  command
+      .add_flag("--direct,!--no-direct", options.direct,
+                "Whether ranks of a node can address each other's memory")
       ->default_str("yes");
   command
       .add_option("--show", options.show,

@@ -152,9 +152,9 @@ FlowGraph reversed(FlowGraph graph) {
   return graph;
 }
 
-// A rate r per rank is possible when, for every seat v, the flow from a source that feeds every rank
-// with r can bring all of it to v. Where it cannot, the cut in the way allows a smaller rate only;
-// go on with that one (Dinkelbach's method: each round finds a strictly worse cut).
+// A rate r per rank is possible when, for every seat v, the flow from a source that feeds every
+// rank with r can bring all of it to v. Where it cannot, the cut in the way allows a smaller rate
+// only; go on with that one (Dinkelbach's method: each round finds a strictly worse cut).
 Cut all_gather_cut(const FlowGraph& graph, int vertices_tested) {
   const std::vector<int> seats = seats_of(graph);
   Cut worst;
@@ -193,8 +193,7 @@ FlowGraph flow_graph(const Machine& machine) {
   // Data passes through a seat only where a rank can relay it.
   auto passes = [&](VertexId v) {
     const VertexKind kind = topology.vertex(v).kind;
-    return graph.ranks_at[index_of(v)] > 0 ||
-           (kind != VertexKind::gpu && kind != VertexKind::core);
+    return graph.ranks_at[index_of(v)] > 0 || (kind != VertexKind::gpu && kind != VertexKind::core);
   };
   for (const Link& link : topology.links()) {
     if (!passes(link.a) || !passes(link.b)) continue;
@@ -254,7 +253,8 @@ class BoundFinder {
 
   // When the last of `n` ranks knows: everybody who knows tells others, one after the other.
   double spread_ns(double gap_ns, double travel_ns) const {
-    std::priority_queue<double, std::vector<double>, std::greater<>> told;  // next one by each teller
+    std::priority_queue<double, std::vector<double>, std::greater<>>
+        told;  // next one by each teller
     told.push(machine_.constants().step_ns + gap_ns + travel_ns);
     double last_ns = 0;
     for (int known = 1; known < n_; ++known) {
@@ -278,8 +278,7 @@ class BoundFinder {
         TUTTI_TRY(route);
         const MessageOverhead& overhead = (*route)->overhead;
         const double travel_ns = (*route)->latency_ns + overhead.receive_ns + constants.step_ns;
-        const double exchange_ns =
-            (*route)->latency_ns + overhead.send_ns + overhead.receive_ns;
+        const double exchange_ns = (*route)->latency_ns + overhead.send_ns + overhead.receive_ns;
         const double direct_ns = (*route)->latency_ns + overhead.signal_ns + constants.step_ns;
         hop_ns = std::min(hop_ns, overhead.send_ns + travel_ns);
         best_ns = std::min({best_ns, one_or_all(overhead.send_ns, travel_ns),
@@ -352,9 +351,9 @@ class BoundFinder {
       const Cut cut = min_cut(graph, root, v);
       if (cut.capacity >= least) continue;
       least = cut.capacity;
-      bounds_.link_origin = fmt::format("max flow {} {}: {}", direction,
-                                        machine_.topology().vertices()[index(v)].name,
-                                        rate_text(cut.capacity));
+      bounds_.link_origin =
+          fmt::format("max flow {} {}: {}", direction,
+                      machine_.topology().vertices()[index(v)].name, rate_text(cut.capacity));
     }
     if (least < graph_all_)
       bounds_.link_ns_per_byte = 1 / least;
@@ -423,14 +422,22 @@ class BoundFinder {
   double blocks_touched() const {
     const double n = n_;
     switch (collective_) {
-      case Collective::all_reduce: return n + n;
-      case Collective::all_gather: return n + n * (n - 1);
-      case Collective::reduce_scatter: return n * n + n;
-      case Collective::broadcast: return 1 + (n - 1);
-      case Collective::reduce: return n + 1;
-      case Collective::all_to_all: return n * n + n * n;
-      case Collective::send_recv: return n + n;
-      case Collective::barrier: return 0;
+      case Collective::all_reduce:
+        return n + n;
+      case Collective::all_gather:
+        return n + n * (n - 1);
+      case Collective::reduce_scatter:
+        return n * n + n;
+      case Collective::broadcast:
+        return 1 + (n - 1);
+      case Collective::reduce:
+        return n + 1;
+      case Collective::all_to_all:
+        return n * n + n * n;
+      case Collective::send_recv:
+        return n + n;
+      case Collective::barrier:
+        return 0;
     }
     return 0;
   }
@@ -442,8 +449,8 @@ class BoundFinder {
     double all = 0;
     for (const auto& [processor, rate] : rates) all += rate;
     bounds_.memory_ns_per_byte = blocks_touched() / all;
-    bounds_.memory_origin = fmt::format("{:.0f} blocks read or written at {:.5g} GB/s in all",
-                                        blocks_touched(), all);
+    bounds_.memory_origin =
+        fmt::format("{:.0f} blocks read or written at {:.5g} GB/s in all", blocks_touched(), all);
   }
 
   Machine& machine_;

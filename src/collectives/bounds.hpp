@@ -1,9 +1,9 @@
 // bounds.hpp: what no schedule can beat on a machine: three lower bounds of the time of a
 // collective, each with where it comes from.
 //
-//   latency  news spreads from rank to rank and nobody is told sooner; by the cost model's overheads
-//   links    data must cross every cut of the topology; the worst cut is found exactly, by max flow
-//   memory   every contribution is read and every result written at least once
+//   latency  news spreads from rank to rank and nobody is told sooner; by the cost model's
+//   overheads links    data must cross every cut of the topology; the worst cut is found exactly,
+//   by max flow memory   every contribution is read and every result written at least once
 //
 // The bound on links of an all-reduce is that of a reduce-scatter followed by an all-gather.
 // Schedules that reduce and spread whole buffers cannot do better where ports are the limit.

@@ -45,7 +45,8 @@ Machine::Machine(const Topology& topology, const std::vector<VertexId>& placemen
   }
   std::map<VertexId, std::pair<std::uint32_t, int>> seats;  // processor, ranks
   for (const VertexId seat : placement) {
-    const auto [known, is_new] = seats.try_emplace(seat, static_cast<std::uint32_t>(rate_.size()), 0);
+    const auto [known, is_new] =
+        seats.try_emplace(seat, static_cast<std::uint32_t>(rate_.size()), 0);
     if (is_new) rate_.push_back(processor_rate(topology, seat, constants));
     ++known->second.second;
     processor_.push_back(known->second.first);
@@ -157,7 +158,7 @@ class CostGraphBuilder {
   Status add_program(const LoweredProgram& program) {
     double latency_ns = 0;
     double overhead_ns = 0;
-    std::vector<const Route*> to;    // to each peer, and back
+    std::vector<const Route*> to;  // to each peer, and back
     std::vector<const Route*> from;
     std::vector<std::size_t> my_stream;  // at the peer
     for (const Rank peer : program.peers) {
@@ -395,8 +396,8 @@ class SliceSimulation {
     double end_ns = start_ns;
     for (const std::uint32_t link : message.route->links) {
       now_ns = std::max(now_ns, free_ns_[link]);
-      end_ns = std::max(end_ns, occupy(link, now_ns,
-                                       message.chunks * chunk_bytes_ / machine_.rate(link)));
+      end_ns = std::max(end_ns,
+                        occupy(link, now_ns, message.chunks * chunk_bytes_ / machine_.rate(link)));
     }
     return end_ns;
   }
@@ -420,8 +421,8 @@ class SliceSimulation {
   SliceCost summary() const {
     SliceCost cost;
     cost.time_ns = last_ns_;
-    cost.busiest = static_cast<std::uint32_t>(
-        std::max_element(busy_ns_.begin(), busy_ns_.end()) - busy_ns_.begin());
+    cost.busiest = static_cast<std::uint32_t>(std::max_element(busy_ns_.begin(), busy_ns_.end()) -
+                                              busy_ns_.begin());
     cost.busy_ns = busy_ns_[cost.busiest];
     cost.alike = static_cast<int>(std::count_if(busy_ns_.begin(), busy_ns_.end(), [&](double busy) {
       return busy >= cost.busy_ns * 0.999;

@@ -2,10 +2,10 @@
 // simulated step by step, and the busiest resource says how quickly further slices can follow.
 //
 // What a slice meets. Every direction of every link is a resource that serves one message after the
-// other (contention is queueing), and so is every seat's processor, which reads and writes bytes and
-// spends a little on each step and message. A message that is not direct is copied into a queue by
-// its sender and out of it by its receiver. Direct ones are read, or stored, in place, and cost a
-// signal; the ranks have then exchanged addresses first.
+// other (contention is queueing), and so is every seat's processor, which reads and writes bytes
+// and spends a little on each step and message. A message that is not direct is copied into a queue
+// by its sender and out of it by its receiver. Direct ones are read, or stored, in place, and cost
+// a signal; the ranks have then exchanged addresses first.
 //
 // Knows nothing of choices: it prices what it is given. Times are ns, sizes bytes, rates bytes/ns.
 #pragma once
@@ -109,10 +109,10 @@ class Machine {
 
 // The cost of one slice.
 struct SliceCost {
-  double time_ns = 0;   // from the first step to the last
-  double busy_ns = 0;   // of the busiest resource
+  double time_ns = 0;  // from the first step to the last
+  double busy_ns = 0;  // of the busiest resource
   std::uint32_t busiest = 0;
-  int alike = 1;        // resources as busy as that one
+  int alike = 1;  // resources as busy as that one
 };
 
 // A schedule prepared for pricing: who waits for whom, and what each step and message charges.

@@ -1,8 +1,8 @@
 // The planner: a family of priced algorithms for each collective and root, and choices among them.
 //
-// Pricing a schedule is dear and choosing must not be, so a schedule is priced at a few chunk sizes,
-// when they are first needed, and between them its cost is a straight line: a new size costs some
-// hundred multiplications, a known one a look-up.
+// Pricing a schedule is dear and choosing must not be, so a schedule is priced at a few chunk
+// sizes, when they are first needed, and between them its cost is a straight line: a new size costs
+// some hundred multiplications, a known one a look-up.
 #include "collectives/planner.hpp"
 
 #include <fmt/format.h>
@@ -292,9 +292,9 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
     }
   }
   if (!found)
-    best.not_possible = fmt::format("slices of {} bytes cannot hold {} chunks of {} in one message",
-                                    slice_choices().front(), shape.message_chunks_max,
-                                    to_string(query.type));
+    best.not_possible =
+        fmt::format("slices of {} bytes cannot hold {} chunks of {} in one message",
+                    slice_choices().front(), shape.message_chunks_max, to_string(query.type));
   return best;
 }
 
@@ -365,8 +365,8 @@ Candidate Planner::State::tell(const Choice& choice) const {
 }
 
 Planner::Planner(Topology topology, std::vector<VertexId> placement, PlannerOptions options)
-    : state_(std::make_unique<State>(std::move(topology), std::move(placement),
-                                     std::move(options))) {}
+    : state_(
+          std::make_unique<State>(std::move(topology), std::move(placement), std::move(options))) {}
 Planner::~Planner() = default;
 Planner::Planner(Planner&&) noexcept = default;
 Planner& Planner::operator=(Planner&&) noexcept = default;

@@ -24,13 +24,13 @@ enum class Lowering : std::uint8_t { automatic, direct, staged };
 
 // What limits or forces the choice; equal on all ranks.
 struct PlannerOptions {
-  std::string algorithm;                        // empty: choose
+  std::string algorithm;  // empty: choose
   Lowering lowering = Lowering::automatic;
-  int channels = 0;                             // 0: choose
-  std::size_t slice_bytes = 0;                  // 0: choose
-  int channel_count = 1;                        // what the transport offers
-  std::size_t frame_bytes_max = 64 * 1024;      // what the transport carries at once
-  bool direct_possible = false;                 // ranks of a node can address each other's memory
+  int channels = 0;                         // 0: choose
+  std::size_t slice_bytes = 0;              // 0: choose
+  int channel_count = 1;                    // what the transport offers
+  std::size_t frame_bytes_max = 64 * 1024;  // what the transport carries at once
+  bool direct_possible = false;             // ranks of a node can address each other's memory
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;
 };
@@ -46,11 +46,11 @@ struct PlanQuery {
 struct Candidate {
   std::string algorithm;
   PlanSettings settings;
-  int group = 1;              // ranks per node of two-level algorithms
-  std::string not_possible;   // the reason, when it cannot serve; then nothing below counts
-  std::size_t slices = 1;     // on all channels together
+  int group = 1;             // ranks per node of two-level algorithms
+  std::string not_possible;  // the reason, when it cannot serve; then nothing below counts
+  std::size_t slices = 1;    // on all channels together
   double predicted_us = 0;
-  std::string limited_by;     // the resource that is busiest: a link, or the ranks' memory
+  std::string limited_by;  // the resource that is busiest: a link, or the ranks' memory
 };
 
 struct Explanation {

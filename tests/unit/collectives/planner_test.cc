@@ -1,0 +1,256 @@
+// The planner: choices, limits, errors and reasons.
+#include "collectives/planner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "collectives/explain.hpp"
+#include "collectives/lowering.hpp"
+#include "tutti/topology.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+Planner make(const char* line, int ranks, PlannerOptions options = {}) {
+  Topology topology = *parse_synthetic_topology(line);
+  std::vector<VertexId> placement = default_placement(topology, ranks);
+  return Planner(std::move(topology), std::move(placement), std::move(options));
+}
+
+PlannerOptions with_direct() {
+  PlannerOptions options;
+  options.direct_possible = true;
+  return options;
+}
+
+PlannerOptions for_gpus() {
+  PlannerOptions options = with_direct();
+  options.channel_count = 8;
+  options.frame_bytes_max = 512 * 1024;
+  return options;
+}
+
+PlanQuery all_reduce(std::size_t bytes) { return {Collective::all_reduce, bytes / 4}; }
+
+const Candidate* find(const Explanation& explanation, std::string_view algorithm) {
+  for (const Candidate& candidate : explanation.candidates)
+    if (candidate.algorithm == algorithm) return &candidate;
+  return nullptr;
+}
+
+TEST(Planner, SmallIsStagedAndLargeIsDirectInSharedMemory) {
+  for (const int ranks : {2, 4, 9}) {
+    Planner planner = make("1x9", ranks, with_direct());
+    const auto small = planner.plan(all_reduce(8), 0);
+    ASSERT_TRUE(small.ok());
+    EXPECT_EQ((*small)->algorithm, "doubling");
+    EXPECT_FALSE((*small)->settings.direct);
+    for (const std::size_t bytes : {64 * 1024ul, kMiB, 64 * kMiB}) {
+      const auto large = planner.plan(all_reduce(bytes), 0);
+      ASSERT_TRUE(large.ok());
+      EXPECT_EQ((*large)->algorithm, "direct");
+      EXPECT_TRUE((*large)->settings.direct);
+    }
+  }
+}
+
+TEST(Planner, HierarchicalBeatsFlatAlgorithmsAcrossNodes) {
+  Planner planner = make("4x8 nvlink=450 nic=50", 32, for_gpus());
+  const Explanation explanation = *planner.explain(all_reduce(64 * kMiB));
+  const Candidate& best = explanation.candidates.front();
+  EXPECT_EQ(best.algorithm, "hierarchical");
+  EXPECT_EQ(best.group, 8);
+  EXPECT_GT(find(explanation, "ring")->predicted_us, 5 * best.predicted_us);
+  EXPECT_GT(find(explanation, "direct")->predicted_us, 5 * best.predicted_us);
+  EXPECT_THAT(find(explanation, "ring")->limited_by, HasSubstr("nic"));
+  EXPECT_LT(best.predicted_us, 2 * explanation.bound_us());
+}
+
+TEST(Planner, NamesTheSlowLink) {
+  TopologyBuilder builder;
+  const VertexId node = builder.add_vertex({VertexKind::node, "n0", VertexId::none, {}});
+  const VertexId hub = builder.add_vertex({VertexKind::gpu_switch, "switch", node, {}});
+  std::vector<VertexId> gpus;
+  for (int i = 0; i < 4; ++i) {
+    gpus.push_back(builder.add_vertex({VertexKind::gpu, "gpu" + std::to_string(i), node, {}}));
+    Link link{LinkKind::nvlink, gpus.back(), hub, 100, 400, 400, false, LinkSource::given};
+    if (i == 2) link.bandwidth_ba = 20;  // it can send quickly and receive slowly
+    builder.add_link(link);
+  }
+  Planner planner(*std::move(builder).build(), gpus, for_gpus());
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    const Explanation explanation = *planner.explain({collective, 16 * kMiB});
+    for (const Candidate& candidate : explanation.candidates) {
+      if (!candidate.not_possible.empty()) continue;
+      EXPECT_THAT(candidate.limited_by, HasSubstr("switch -> gpu2 (20 GB/s)"))
+          << candidate.algorithm;
+    }
+  }
+}
+
+TEST(Planner, EveryCollectiveHasAPlanForEveryRoot) {
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33}) {
+    Planner planner = make("1x33", ranks, with_direct());
+    for (const Collective collective : kAllCollectives) {
+      const bool rooted = has_root(collective) || collective == Collective::send_recv;
+      for (Rank root = 0; root < (rooted ? ranks : 1); ++root) {
+        for (const std::size_t count : {0ul, 1ul, 100000ul}) {
+          const PlanQuery query{collective, count, DataType::float64, root};
+          const auto plan = planner.plan(query, ranks - 1);
+          ASSERT_TRUE(plan.ok()) << to_string(collective) << " " << ranks << " " << root << ": "
+                                 << plan.status().message();
+          EXPECT_EQ((*plan)->program->rank, ranks - 1);
+          EXPECT_EQ((*plan)->program->shape.ranks, ranks);
+          EXPECT_EQ((*plan)->program->shape.root, root);
+        }
+      }
+    }
+  }
+}
+
+TEST(Planner, AllRanksAgreeAndChoicesStay) {
+  Planner one = make("2x4 nic=10", 8, with_direct());
+  Planner other = make("2x4 nic=10", 8, with_direct());
+  // In another order, and after other sizes: prices must not depend on what was asked before.
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = 4; bytes <= 16 * kMiB; bytes *= 2) sizes.push_back(bytes);
+  std::vector<std::uint64_t> hashes;
+  for (const std::size_t bytes : sizes) hashes.push_back((*one.plan(all_reduce(bytes), 0))->hash);
+  for (std::size_t i = sizes.size(); i-- > 0;)
+    for (Rank rank = 0; rank < 8; ++rank)
+      EXPECT_EQ((*other.plan(all_reduce(sizes[i]), rank))->hash, hashes[i]) << sizes[i];
+  const auto again = one.plan(all_reduce(kMiB), 3);
+  EXPECT_EQ(*again, *one.plan(all_reduce(kMiB), 3));  // the very same plan
+}
+
+TEST(Planner, MoreBytesTakeNoLess) {
+  for (const char* line : {"2", "1x5", "2x4 nic=10", "2x8 nvlink=450 nic=50"}) {
+    const int ranks = static_cast<int>(seats(*parse_synthetic_topology(line)).size());
+    Planner planner = make(line, ranks, for_gpus());
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                        Collective::broadcast, Collective::all_to_all}) {
+      double before = 0;
+      for (std::size_t count = 1; count <= 16 * kMiB; count *= 4) {
+        const Explanation explanation = *planner.explain({collective, count});
+        const double now = explanation.candidates.front().predicted_us;
+        EXPECT_GE(now, before) << line << " " << to_string(collective) << " " << count;
+        before = now;
+      }
+    }
+  }
+}
+
+// The model and the bounds tell the same story: nothing is predicted to be quicker than possible.
+TEST(Planner, NothingBeatsTheBound) {
+  for (const char* line :
+       {"2", "1x7", "3x2 nic=5", "2x8 nvlink=450 nic=50", "1x4 pcie=20 numa=2"}) {
+    const int ranks = static_cast<int>(seats(*parse_synthetic_topology(line)).size());
+    Planner planner = make(line, ranks, for_gpus());
+    for (const Collective collective : kAllCollectives) {
+      for (const std::size_t count : {1ul, 1000ul, 1000000ul, 30000000ul}) {
+        if (collective == Collective::barrier && count > 1) continue;
+        const Explanation explanation =
+            *planner.explain({collective, count, DataType::float32, ranks - 1});
+        for (const Candidate& candidate : explanation.candidates) {
+          if (!candidate.not_possible.empty()) continue;
+          EXPECT_GE(candidate.predicted_us * 1.0001 + 0.001, explanation.bound_us())
+              << line << " " << to_string(collective) << " " << count << " " << candidate.algorithm;
+        }
+      }
+    }
+  }
+}
+
+TEST(Planner, ForcedOptionsAreHonoured) {
+  PlannerOptions options = with_direct();
+  options.algorithm = "ring";
+  options.lowering = Lowering::direct;
+  options.channel_count = 4;
+  options.channels = 3;
+  options.slice_bytes = 8192;
+  Planner planner = make("4", 4, options);
+  const auto plan = planner.plan(all_reduce(kMiB), 1);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ((*plan)->algorithm, "ring");
+  EXPECT_EQ((*plan)->settings, (PlanSettings{3, 8192, true}));
+  // Collectives with one way only do not care.
+  EXPECT_TRUE(planner.plan({Collective::barrier, 1}, 0).ok());
+  options.lowering = Lowering::staged;
+  Planner staged = make("4", 4, options);
+  EXPECT_FALSE((*staged.plan(all_reduce(64 * kMiB), 0))->settings.direct);
+  // Slices are never larger than what the transport carries.
+  options.slice_bytes = kMiB;
+  Planner large = make("4", 4, options);
+  EXPECT_EQ((*large.plan(all_reduce(64 * kMiB), 0))->settings.slice_bytes, 65536u);
+}
+
+TEST(Planner, WhatCannotBeSaysWhatToDo) {
+  PlannerOptions options;
+  options.algorithm = "rign";
+  const auto unknown = make("4", 4, options).plan(all_reduce(8), 0);
+  EXPECT_EQ(unknown.status().code(), StatusCode::invalid_argument);
+  EXPECT_THAT(unknown.status().message(), HasSubstr("halving_doubling"));
+
+  options.algorithm = "hierarchical";
+  const auto flat = make("4", 4, options).plan(all_reduce(8), 0);
+  EXPECT_EQ(flat.status().code(), StatusCode::unsupported);
+  EXPECT_THAT(flat.status().message(), HasSubstr("two nodes"));
+
+  options = {};
+  options.lowering = Lowering::direct;
+  const auto apart = make("4", 4, options).plan(all_reduce(8), 0);
+  EXPECT_EQ(apart.status().code(), StatusCode::unsupported);
+  EXPECT_THAT(apart.status().message(), HasSubstr("staged"));
+
+  options = {};
+  options.channels = 5;
+  options.channel_count = 2;
+  EXPECT_EQ(make("4", 4, options).plan(all_reduce(8), 0).status().code(),
+            StatusCode::invalid_argument);
+  EXPECT_EQ(make("4", 4).plan({Collective::broadcast, 1, DataType::int32, 4}, 0).status().code(),
+            StatusCode::invalid_argument);
+}
+
+TEST(Planner, SlicesThatHoldNoElementMakeAnAlgorithmImpossible) {
+  PlannerOptions options;
+  options.slice_bytes = 64;  // halving and doubling moves 32 chunks of 8 bytes at once
+  Planner planner = make("33", 33, options);
+  const Explanation explanation =
+      *planner.explain({Collective::all_reduce, 1000, DataType::float64});
+  EXPECT_THAT(find(explanation, "halving_doubling")->not_possible, HasSubstr("64 bytes"));
+  EXPECT_TRUE(planner.plan({Collective::all_reduce, 1000, DataType::float64}, 0).ok());
+}
+
+TEST(Planner, HugeSchedulesAreNotPriced) {
+  Planner planner = make("600", 600);
+  const Explanation explanation = *planner.explain(all_reduce(kMiB));
+  EXPECT_THAT(find(explanation, "ring")->not_possible, HasSubstr("too many to price"));
+  EXPECT_TRUE(explanation.candidates.front().not_possible.empty());
+  EXPECT_GT(explanation.candidates.front().predicted_us, 0);
+  // Who insists gets it.
+  PlannerOptions options;
+  options.algorithm = "ring";
+  Planner forced = make("600", 600, options);
+  EXPECT_EQ((*forced.plan(all_reduce(kMiB), 0))->algorithm, "ring");
+}
+
+TEST(Planner, UnevenNodesHaveNoTwoLevels) {
+  Topology topology = *parse_synthetic_topology("2x4 nic=10");
+  const std::vector<VertexId> all = seats(topology);
+  const std::vector<VertexId> uneven(all.begin(), all.begin() + 7);
+  Planner planner(topology, uneven, {});
+  EXPECT_FALSE(find(*planner.explain(all_reduce(8)), "hierarchical")->not_possible.empty());
+  // Equal nodes whose ranks alternate neither.
+  Planner mixed(topology, {all[0], all[4], all[1], all[5]}, {});
+  EXPECT_FALSE(find(*mixed.explain(all_reduce(8)), "hierarchical")->not_possible.empty());
+}
+
+}  // namespace
+}  // namespace tutti::collectives
