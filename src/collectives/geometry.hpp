@@ -64,6 +64,9 @@ class Geometry {
 // because a message holds too many chunks.
 inline std::size_t slices_needed(const ScheduleShape& shape, std::size_t count,
                                  std::size_t element_bytes, int channels, std::size_t slice_bytes) {
+  // Most calls are small: no division for them.
+  if (count * element_bytes * static_cast<std::size_t>(shape.message_chunks_max) <= slice_bytes)
+    return 1;
   const std::size_t per_message =
       slice_bytes / (element_bytes * static_cast<std::size_t>(shape.message_chunks_max));
   if (per_message == 0) return 0;

@@ -16,6 +16,9 @@ namespace {
 // about a microsecond, which is what copying so many bytes through the queue costs.
 constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 
+constexpr int kIdlePollsMax = 64;
+constexpr int kRoundsAtOnce = 64;
+
 std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
   ScheduleShape shape;
   shape.collective = request.collective;
@@ -132,25 +135,26 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   return Status();
 }
 
-void CommunicatorState::submit(WorkState& work) {
+// Starts it, and moves it for a few rounds under the same lock: a small call may be complete then.
+void CommunicatorState::submit(WorkState& work, int rounds) {
   std::lock_guard lock(mutex_);
   waiting_.push_back(&work);
   begin_next();
+  for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
 
 Status CommunicatorState::run(const Request& request) {
   WorkState work;
   TUTTI_TRY(prepare(request, work));
-  submit(work);
-  return wait(work);
+  submit(work, parts_.ranks_share_cores ? 1 : kRoundsAtOnce);
+  return work.done() ? work.status_ : wait(work);
 }
 
 Result<Work> CommunicatorState::start(const Request& request) {
   auto work = std::make_shared<WorkState>();
   TUTTI_TRY(prepare(request, *work));
   work->owner_ = shared_from_this();
-  submit(*work);
-  static_cast<void>(drive());
+  submit(*work, 1);
   return Work(std::move(work));
 }
 
@@ -161,6 +165,7 @@ void CommunicatorState::complete_current(const Status& status) {
 }
 
 void CommunicatorState::begin_next() {
+  idle_polls_ = 0;
   while (current_ == nullptr && !waiting_.empty()) {
     current_ = waiting_.front();
     waiting_.pop_front();
@@ -169,11 +174,18 @@ void CommunicatorState::begin_next() {
   }
 }
 
+// The transport says whether a peer did anything; while it did not, the executor has nothing new to
+// look at. Every so often it looks all the same, so that what a transport failed to report costs a
+// moment and not the call.
 bool CommunicatorState::drive_locked() {
   if (current_ == nullptr) return false;
   Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
-  moved |= executor_->advance();
+  if (moved || idle_polls_ == 0 || idle_polls_ >= kIdlePollsMax || !polled.ok()) {
+    moved |= executor_->advance();
+    idle_polls_ = 0;
+  }
+  idle_polls_ = moved ? 0 : idle_polls_ + 1;
   // What arrived before a peer was lost may have been all that this call needed.
   if (!polled.ok() && !executor_->done())
     executor_->fail(polled.status().with_context(
@@ -186,9 +198,15 @@ bool CommunicatorState::drive_locked() {
   return true;
 }
 
-bool CommunicatorState::drive() {
+// Up to `rounds` looks while nothing moves, under one lock.
+bool CommunicatorState::drive_until(const WorkState* work, int rounds) {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && drive_locked();
+  if (!lock.owns_lock()) return false;
+  for (int round = 0; round < rounds; ++round) {
+    if (drive_locked()) return true;
+    if (work != nullptr && work->done()) return true;
+  }
+  return false;
 }
 
 void CommunicatorState::give_up(WorkState& work) {
@@ -205,7 +223,7 @@ void CommunicatorState::give_up(WorkState& work) {
 Status CommunicatorState::wait(WorkState& work) {
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
   while (!work.done()) {
-    bool moved = drive();
+    bool moved = drive_until(&work, waiter.rounds());
     if (!moved && waiter.has_time()) moved = drive_others(*this);
     if (moved) {
       waiter.progressed();

@@ -90,14 +90,15 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::uint32_t next_split() { return ++splits_; }
 
   // Driven.
-  bool drive() override;
+  bool drive() override { return drive_until(nullptr, 1); }
 
  private:
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
   Result<std::shared_ptr<const collectives::Plan>> plan_for(const Request& request);
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
-  void submit(WorkState& work);
+  void submit(WorkState& work, int rounds);
+  bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
   void begin_next();
   void complete_current(const Status& status);
@@ -123,6 +124,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;
   WorkState* current_ = nullptr;
+  int idle_polls_ = 0;
 };
 
 }  // namespace tutti::runtime

@@ -108,7 +108,8 @@ Status Executor::prepare_scratch() {
 // Gets the connections of all peers of the program and notes where their streams stand.
 Status Executor::connect() {
   const int peers = static_cast<int>(program_->peers.size());
-  peers_.assign(index(peers), Peer{});
+  peers_.resize(index(peers));
+  for (Peer& peer : peers_) peer.reset();
   call_streams_.clear();
   for (int channel = 0; channel < plan_->settings.channels; ++channel) {
     for (int peer = 0; peer < peers; ++peer) {

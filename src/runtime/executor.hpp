@@ -92,6 +92,15 @@ class Executor {
     std::vector<std::uint32_t> place;
     std::uint64_t pushed_per_slice = 0;
     std::uint64_t taken_per_slice = 0;
+
+    // As new, but keeps the memory of `place`.
+    void reset() {
+      place.clear();
+      arrival_sent = arrival_expected = arrival_seen = settled = false;
+      mine_addressable = theirs_addressable = 0;
+      memory[0] = memory[1] = memory[2] = nullptr;
+      pushed_per_slice = taken_per_slice = 0;
+    }
   };
 
   struct Channel {

@@ -36,11 +36,15 @@ class Waiter {
   // True while the waiter has been idle long enough to look after others' work too.
   bool has_time() const { return yields_at_once_ || idle_rounds_ > kSpinRounds; }
 
+  // How often to look for news before calling idle(): looks under one lock are cheaper, but a core
+  // that others need should be given away soon.
+  int rounds() const { return yields_at_once_ || sleeps_at_once_ ? 1 : 32; }
+
   // The deadline has passed. Cost: the clock is read now and then while idle, not here.
   bool expired() const { return expired_; }
 
  private:
-  static constexpr int kSpinRounds = 2000;
+  static constexpr int kSpinRounds = 100;
 
   void look_at_clock();
 
