@@ -6,6 +6,7 @@ nothing of what is measured.
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -41,8 +42,8 @@ def run_logged(command, log, cwd=ROOT):
     if code == 0:
         return
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line] or lines[-1:]
-    words = errors[0] if errors else f"exit code {code}"
+    errors = [line for line in lines if re.search(r"(?i)\berror\b\s*:?\s", line)] or lines[-1:]
+    words = errors[0].replace(f"{ROOT}/", "") if errors else f"exit code {code}"
     raise Unavailable(f"does not build: {words[:200]} (log: {short_path(log)})")
 
 
@@ -113,6 +114,10 @@ def resolve_revision(name):
     return found.stdout.strip()
 
 
+def newest(paths):
+    return max((os.path.getmtime(path) for path in paths if os.path.exists(path)), default=0.0)
+
+
 # ---- MPI -----------------------------------------------------------------------------------------
 
 
@@ -123,9 +128,10 @@ def build_mpi(flavour):
     if not wrapper or not launcher:
         raise Unavailable(f"not installed ({packages}); {SETUP}")
     program = OWN_BUILDS / f"compare_{flavour}"
-    log = new_log(flavour)
-    run_logged([wrapper, "-std=c++20", "-O3", f"-I{ROOT}", str(SOURCES / "main.cc"),
-                str(SOURCES / "stage.cc"), str(SOURCES / "mpi_peer.cc"), "-o", str(program)], log)
+    sources = [SOURCES / name for name in ("main.cc", "stage.cc", "mpi_peer.cc")]
+    if newest([wrapper, *sources, *SOURCES.glob("*.hpp")]) > newest([program]):
+        run_logged([wrapper, "-std=c++20", "-O3", f"-I{ROOT}", *map(str, sources), "-o",
+                    str(program)], new_log(flavour))
     return launcher, program
 
 
