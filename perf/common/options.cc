@@ -2,6 +2,7 @@
 #include "perf/common/options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -117,11 +118,9 @@ Status read_sizes(const Raw& raw, Options& options) {
     *bytes = *parsed;
   }
   options.step_factor = static_cast<std::size_t>(raw.step_factor);
-  // One bound alone means that size, where the other one's default would leave no size at all.
-  if (options.min_bytes > options.max_bytes && raw.min_bytes.empty())
-    options.min_bytes = options.max_bytes;
-  if (options.min_bytes > options.max_bytes && raw.max_bytes.empty())
-    options.max_bytes = options.min_bytes;
+  // One of the two alone, on the other side of the default: that size alone.
+  if (raw.min_bytes.empty()) options.min_bytes = std::min(options.min_bytes, options.max_bytes);
+  if (raw.max_bytes.empty()) options.max_bytes = std::max(options.min_bytes, options.max_bytes);
   if (options.min_bytes > options.max_bytes)
     return invalid("-b " + std::to_string(options.min_bytes) + " is above -e " +
                    std::to_string(options.max_bytes));

@@ -9,20 +9,12 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "cli/env_command.hpp"
-#include "cli/run_command.hpp"
-#if __has_include("cli/topo_command.hpp")
-#include "cli/topo_command.hpp"
-#endif
-#if __has_include("cli/plan_command.hpp")
-#include "cli/plan_command.hpp"
-#endif
-#if __has_include("cli/verify_command.hpp")
-#include "cli/verify_command.hpp"
-#endif
-#if __has_include("cli/chaos_command.hpp")
 #include "cli/chaos_command.hpp"
-#endif
+#include "cli/env_command.hpp"
+#include "cli/plan_command.hpp"
+#include "cli/run_command.hpp"
+#include "cli/topo_command.hpp"
+#include "cli/verify_command.hpp"
 
 namespace {
 
@@ -77,18 +69,10 @@ int main(int count, char** values) {
   int exit_code = 0;
   const auto arguments = tutti::cli::cut_run_arguments({values + 1, values + count});
   tutti::cli::add_run_command(app, arguments, exit_code);
-#if __has_include("cli/topo_command.hpp")
   tutti::cli::add_topo_command(app, exit_code);
-#endif
-#if __has_include("cli/plan_command.hpp")
   tutti::cli::add_plan_command(app, exit_code);
-#endif
-#if __has_include("cli/verify_command.hpp")
   tutti::cli::add_verify_command(app, exit_code);
-#endif
-#if __has_include("cli/chaos_command.hpp")
   tutti::cli::add_chaos_command(app, exit_code);
-#endif
   tutti::cli::add_env_command(app, exit_code);
   add_version_command(app);
   return parse_and_run(app, arguments.for_us, exit_code);

@@ -134,6 +134,11 @@ TEST(Options, SizesHaveBinarySuffixes) {
     EXPECT_FALSE(parse_bytes(text).ok()) << text;
 }
 
+TEST(Options, OneEndAloneMayLieBeyondTheDefault) {
+  EXPECT_THAT(sizes_of(parsed({"-e", "1M"})), ElementsAre(1048576));
+  EXPECT_THAT(sizes_of(parsed({"-b", "64M"})), ElementsAre(67108864));
+}
+
 TEST(Options, SizesStepByFactorOrByBytes) {
   EXPECT_THAT(sizes_of(parsed({"-b", "8", "-e", "100", "-f", "3"})), ElementsAre(8, 24, 72));
   EXPECT_THAT(sizes_of(parsed({"-b", "0", "-e", "2K", "-i", "1K"})), ElementsAre(0, 1024, 2048));
