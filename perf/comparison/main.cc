@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kWarmUpCalls = 2;  // at least: connections, plans, page faults
 constexpr std::size_t kMostWarmUpCalls = 50;
+constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
+constexpr std::size_t kCheapBytes = std::size_t{4} << 20;  // ... this much data in all
 
 struct Options {
   std::string stage;   // the file that the ranks share
@@ -34,7 +36,7 @@ std::vector<std::size_t> parse_sizes(const char* text) {
   std::vector<std::size_t> sizes;
   for (char* end = nullptr; *text != '\0'; text = *end == ',' ? end + 1 : end) {
     sizes.push_back(std::strtoull(text, &end, 10));
-    if (end == text || (*end != ',' && *end != '\0')) return {};
+    if (end == text || sizes.back() < sizeof(float) || (*end != ',' && *end != '\0')) return {};
   }
   return sizes;
 }
@@ -103,9 +105,12 @@ class Launch {
       std::fprintf(stderr, "no memory for two buffers of %zu bytes\n", bytes);
       return false;
     }
+    // Where calls are cheap, one stall of the machine must not leave only a few.
+    const std::size_t cheap = std::min(kCheapCalls, kCheapBytes / bytes);
+    const std::size_t least = std::max(options_.least_calls, cheap);
     std::size_t calls = 0;
     if (!repeat(buffers, options_.seconds / 4, kWarmUpCalls, kMostWarmUpCalls, calls) ||
-        !repeat(buffers, options_.seconds, options_.least_calls, options_.most_calls, calls))
+        !repeat(buffers, options_.seconds, least, std::max(least, options_.most_calls), calls))
       return false;
     stage_.meet();
     times.clear();
