@@ -67,10 +67,7 @@ HostCard describe_host() {
 }
 
 std::string encode(const HostCard& card) {
-  return nlohmann::json{{"host", card.host},
-                        {"cpus", card.cpus},
-                        {"settings", card.settings},
-                        {"failure", card.failure}}
+  return nlohmann::json{{"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}}
       .dump();
 }
 
@@ -80,8 +77,7 @@ Result<HostCard> decode_host_card(std::string_view text) {
   if (!json.is_object()) return bad();
   HostCard card;
   for (const auto& [key, target] :
-       {std::pair{"host", &card.host}, std::pair{"settings", &card.settings},
-        std::pair{"failure", &card.failure}}) {
+       {std::pair{"host", &card.host}, std::pair{"settings", &card.settings}}) {
     if (!json.contains(key) || !json[key].is_string()) return bad();
     *target = json[key].get<std::string>();
   }

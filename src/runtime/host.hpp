@@ -15,7 +15,6 @@ struct HostCard {
   std::string host;       // equal exactly for ranks that share a kernel
   std::vector<int> cpus;  // that the rank may run on
   std::string settings;   // configuration that must be equal everywhere, as text
-  std::string failure;    // why this rank cannot take part; empty normally
 
   friend bool operator==(const HostCard&, const HostCard&) = default;
 };

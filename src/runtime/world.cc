@@ -3,12 +3,12 @@
 #include "runtime/world.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
 #include "runtime/host.hpp"
+#include "runtime/planning_topology.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/tcp/transport.hpp"
 
@@ -22,12 +22,6 @@ using collectives::PlannerOptions;
 constexpr std::size_t kFrameBytes = 128 * 1024;
 constexpr std::size_t kQueueBytes = 2 * kFrameBytes;
 constexpr int kChannelCount = 4;
-
-// What plans assume of the links until a machine is measured. Units: ns, bytes per ns.
-constexpr double kMemoryLatencyNs = 75;
-constexpr double kMemoryBandwidth = 10;
-constexpr double kSocketLatencyNs = 8000;
-constexpr double kSocketBandwidth = 2;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
@@ -58,18 +52,6 @@ Result<std::vector<HostCard>> show_cards(const Members& members, const base::Con
 bool on_one_host(const std::vector<HostCard>& cards) {
   return std::all_of(cards.begin(), cards.end(),
                      [&](const HostCard& card) { return card.host == cards[0].host; });
-}
-
-// More ranks on this rank's host than hardware threads that they may use together.
-bool share_cores(const std::vector<HostCard>& cards, Rank rank) {
-  std::set<int> cpus;
-  int ranks = 0;
-  for (const HostCard& card : cards) {
-    if (card.host != cards[static_cast<std::size_t>(rank)].host) continue;
-    cpus.insert(card.cpus.begin(), card.cpus.end());
-    ++ranks;
-  }
-  return ranks > static_cast<int>(cpus.size());
 }
 
 Result<std::unique_ptr<Transport>> make_transport(const Members& members,
@@ -107,40 +89,6 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
                     "the memory transport joins threads of one process; for processes use "
                     "TUTTI_TRANSPORT=shm or tcp");
   }
-}
-
-// What the planner sees: ranks as cores of their nodes, joined by memory inside a node where the
-// transport uses it, by the network otherwise. Equal on all ranks, because the cards are.
-Result<Topology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,
-                                   std::vector<VertexId>& placement) {
-  TopologyBuilder builder;
-  Vertex network{VertexKind::network_switch, "network", VertexId::none, {}};
-  const VertexId net = builder.add_vertex(network);
-  std::vector<std::string> hosts;
-  std::vector<VertexId> memories;
-  for (std::size_t r = 0; r < cards.size(); ++r) {
-    const auto known = std::find(hosts.begin(), hosts.end(), cards[r].host);
-    const auto n = static_cast<std::size_t>(known - hosts.begin());
-    if (known == hosts.end()) {
-      hosts.push_back(cards[r].host);
-      const VertexId node =
-          builder.add_vertex({VertexKind::node, fmt::format("n{}", n), VertexId::none, {}});
-      memories.push_back(
-          builder.add_vertex({VertexKind::numa, fmt::format("n{}/memory", n), node, {}}));
-      builder.connect(LinkKind::network, memories[n], net, kSocketLatencyNs, kSocketBandwidth,
-                      LinkSource::assumed);
-    }
-    const VertexId core =
-        builder.add_vertex({VertexKind::core, fmt::format("n{}/rank{}", n, r), memories[n], {}});
-    if (through_memory)
-      builder.connect(LinkKind::memory, core, memories[n], kMemoryLatencyNs, kMemoryBandwidth,
-                      LinkSource::assumed);
-    else
-      builder.connect(LinkKind::network, core, net, kSocketLatencyNs, kSocketBandwidth,
-                      LinkSource::assumed);
-    placement.push_back(core);
-  }
-  return std::move(builder).build();
 }
 
 collectives::Lowering lowering_of(base::LoweringChoice choice) {
@@ -191,7 +139,7 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
                                                              const CommunicatorOptions& options) {
   auto cards = show_cards(members, config);
   if (!cards.ok()) return cards.status();
-  const bool shared_cores = share_cores(*cards, members.rank);
+  const bool shared_cores = ranks_share_cores(*cards, members.rank);
   auto transport = make_transport(members, config, on_one_host(*cards), shared_cores);
   if (!transport.ok()) return transport.status();
 
@@ -205,11 +153,10 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   planning.channel_count = parts.transport->channel_count();
   planning.frame_bytes_max = parts.transport->frame_bytes_max();
   planning.direct_possible = parts.transport->traits().direct;
-  std::vector<VertexId> placement;
-  auto topology = planning_topology(*cards, planning.direct_possible, placement);
-  if (!topology.ok()) return topology.status();
-  parts.planner =
-      std::make_unique<collectives::Planner>(*std::move(topology), std::move(placement), planning);
+  auto seen = planning_topology(*cards, planning.direct_possible);
+  if (!seen.ok()) return seen.status();
+  parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),
+                                                         std::move(seen->placement), planning);
   parts.config = config;
   parts.options = options;
   parts.timeout = config.timeout;

@@ -1,0 +1,25 @@
+// planning_topology.hpp: the machine as the planner of a communicator sees it, made from what the
+// ranks told each other, so that it is the same on all of them.
+#pragma once
+
+#include <vector>
+
+#include "runtime/host.hpp"
+#include "tutti/topology.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::runtime {
+
+// More ranks on the host of `rank` than hardware threads that they may use together.
+bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank);
+
+struct PlanningTopology {
+  Topology topology;
+  std::vector<VertexId> placement;  // by rank
+};
+
+// `through_memory`: ranks of a host move data through memory, else through sockets. Where ranks
+// outnumber the cores of their host, several sit on one core and take turns.
+Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory);
+
+}  // namespace tutti::runtime

@@ -1,0 +1,65 @@
+// What the planner sees of hosts and cores, and the host cards that it comes from.
+#include "runtime/planning_topology.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::runtime {
+namespace {
+
+HostCard card(const std::string& host, std::vector<int> cpus) {
+  return HostCard{host, std::move(cpus), ""};
+}
+
+TEST(PlanningTopology, EveryRankHasItsCoreWhileThereAreEnough) {
+  const std::vector<HostCard> cards = {card("a", {0}), card("a", {1}), card("b", {0})};
+  auto seen = planning_topology(cards, true);
+  ASSERT_TRUE(seen.ok()) << seen.status().to_string();
+  ASSERT_EQ(seen->placement.size(), 3U);
+  EXPECT_NE(seen->placement[0], seen->placement[1]);
+  const Topology& t = seen->topology;
+  EXPECT_EQ(t.node_of(seen->placement[0]), t.node_of(seen->placement[1]));
+  EXPECT_NE(t.node_of(seen->placement[0]), t.node_of(seen->placement[2]));
+  EXPECT_FALSE(ranks_share_cores(cards, 0));
+  EXPECT_FALSE(ranks_share_cores(cards, 2));
+}
+
+TEST(PlanningTopology, MoreRanksThanCoresTakeTurns) {
+  const std::vector<HostCard> cards(5, card("a", {0, 1}));
+  auto seen = planning_topology(cards, true);
+  ASSERT_TRUE(seen.ok());
+  EXPECT_EQ(seen->placement[0], seen->placement[2]);
+  EXPECT_EQ(seen->placement[1], seen->placement[3]);
+  EXPECT_NE(seen->placement[0], seen->placement[1]);
+  EXPECT_TRUE(ranks_share_cores(cards, 4));
+}
+
+TEST(PlanningTopology, RanksOnSocketsMeetInTheNetwork) {
+  const std::vector<HostCard> cards(3, card("a", {0, 1}));
+  auto seen = planning_topology(cards, false);
+  ASSERT_TRUE(seen.ok());
+  EXPECT_NE(seen->placement[0], seen->placement[2]);
+  auto path = find_path(seen->topology, seen->placement[0], seen->placement[2]);
+  ASSERT_TRUE(path.ok());
+  for (const Hop& hop : path->hops)
+    EXPECT_EQ(seen->topology.link(hop.link).kind, LinkKind::network);
+}
+
+TEST(HostCard, SurvivesTheTrip) {
+  HostCard mine = describe_host();
+  mine.settings = "algorithm \"ring\"";
+  EXPECT_FALSE(mine.host.empty());
+  EXPECT_FALSE(mine.cpus.empty());
+  auto back = decode_host_card(encode(mine));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(*back, mine);
+}
+
+TEST(HostCard, NonsenseIsCorruptData) {
+  for (const char* text : {"", "{", "[]", "{}", R"({"host":1})",
+                           R"({"host":"a","settings":"","failure":"","cpus":[1.5]})",
+                           R"({"host":"a","settings":"","failure":"","cpus":{}})"})
+    EXPECT_EQ(decode_host_card(text).status().code(), StatusCode::corrupt_data) << text;
+}
+
+}  // namespace
+}  // namespace tutti::runtime
