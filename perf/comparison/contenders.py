@@ -95,10 +95,12 @@ def build_revision(revision):
     source, build = folder / "source", folder / "build"
     log = new_log(f"tutti-{revision}")
     if not source.exists():
-        source.mkdir(parents=True)
+        partly = folder / "source.partly"  # what is here when this is interrupted
+        partly.mkdir(parents=True, exist_ok=True)
         with subprocess.Popen(["git", "archive", revision], cwd=ROOT,
                               stdout=subprocess.PIPE) as archive:
-            subprocess.run(["tar", "-x", "-C", str(source)], stdin=archive.stdout, check=True)
+            subprocess.run(["tar", "-x", "-C", str(partly)], stdin=archive.stdout, check=True)
+        partly.rename(source)
     run_logged(["cmake", "-G", "Ninja", "-S", str(SOURCES), "-B", str(build),
                 f"-DTUTTI_SOURCE={source}"], log)
     run_logged(["cmake", "--build", str(build), "--target", "tutti_program", "compare_tutti"], log)
