@@ -18,7 +18,7 @@
 namespace tutti::cli {
 namespace {
 
-using collectives::Addressable;
+using collectives::Addressability;
 using collectives::Algorithm;
 using collectives::LoweredProgram;
 using collectives::Verdict;
@@ -67,6 +67,14 @@ void add_cases(const Algorithm& algorithm, int ranks, std::vector<Case>& cases,
     }
 }
 
+std::int64_t step_count(const Schedule& schedule) {
+  std::int64_t steps = 0;
+  for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
+    for (const Repeat& part : schedule.program(rank).parts)
+      steps += static_cast<std::int64_t>(part.body.size()) * part.times;
+  return steps;
+}
+
 // Requires  steps that stay within their buffers.
 std::vector<ExpandedProgram> expand_all(const Schedule& schedule) {
   std::vector<ExpandedProgram> programs;
@@ -85,14 +93,20 @@ void note(const std::string& name, std::string_view form, const Verdict& verdict
         fmt::format("{}, {}: {}: {}", name, form, to_string(verdict.fault), verdict.reason));
 }
 
-void prove_lowered(const std::string& name, const Schedule& schedule, CampaignReport& report) {
+// `group`: ranks per node, where the schedule was told for nodes.
+void prove_lowered(const std::string& name, const Schedule& schedule, int group,
+                   CampaignReport& report) {
   const int ranks = schedule.shape.ranks;
   const std::vector<LoweredProgram> programs = collectives::lower_all(schedule);
-  auto prove = [&](std::string_view form, const std::vector<Addressable>& addressable) {
+  auto prove = [&](std::string_view form, const Addressability& addressable) {
     note(name, form, collectives::verify_lowered(programs, addressable), report);
   };
   prove("lowered, all staged", collectives::all_staged(ranks));
   prove("lowered, all direct", collectives::all_direct(ranks));
+  for (int size = 2; size < ranks; ++size)
+    if (size == group || (ranks <= kMixedRanksMax && ranks % size == 0))
+      prove(fmt::format("lowered, direct within nodes of {}", size),
+            collectives::direct_within(ranks, size));
   for (int seed = 0; seed < (ranks <= kMixedRanksMax ? kMixtures : 0); ++seed)
     prove(fmt::format("lowered, mixture {}", seed),
           collectives::some_direct(ranks, static_cast<std::uint64_t>(seed)));
@@ -145,13 +159,13 @@ std::vector<Case> campaign_cases(const CampaignOptions& options, CampaignReport&
   return cases;
 }
 
-void prove_schedule(const std::string& name, const Schedule& schedule,
+void prove_schedule(const std::string& name, const Schedule& schedule, int group,
                     const CampaignOptions& options, CampaignReport& report) {
   const std::vector<ExpandedProgram> programs = expand_all(schedule);
   const Verdict verdict = collectives::verify(schedule.shape, programs);
   if (options.two_sided || !verdict.ok()) note(name, "two-sided", verdict, report);
   // Lowering is only defined for schedules that are right.
-  if (options.lowered && verdict.ok()) prove_lowered(name, schedule, report);
+  if (options.lowered && verdict.ok()) prove_lowered(name, schedule, group, report);
 }
 
 void prove_case(const Case& one, const CampaignOptions& options, CampaignReport& report) {
@@ -163,12 +177,13 @@ void prove_case(const Case& one, const CampaignOptions& options, CampaignReport&
     return;
   }
   for (int factor : options.chunk_factors) {
-    if (factor == 1) prove_schedule(one.name(), *schedule, options, report);
+    if (factor == 1) prove_schedule(one.name(), *schedule, one.group, options, report);
     if (factor == 1 || schedule->shape.collective == Collective::barrier) continue;
     prove_schedule(fmt::format("{}, {}x wider", one.name(), factor),
-                   collectives::widened(*schedule, factor), options, report);
+                   collectives::widened(*schedule, factor), one.group, options, report);
     if (const auto sliced = collectives::sliced(*schedule, factor))
-      prove_schedule(fmt::format("{}, {} slices", one.name(), factor), *sliced, options, report);
+      prove_schedule(fmt::format("{}, {} slices", one.name(), factor), *sliced, one.group, options,
+                     report);
   }
 }
 
@@ -179,12 +194,17 @@ void prove_foreign(const std::string& name, const Schedule& schedule,
     report.failures.push_back(name + ": " + shape.message());
     return;
   }
+  if (step_count(schedule) > collectives::kVerifiedStepsMax) {
+    report.failures.push_back(
+        fmt::format("{}: more than {} steps", name, collectives::kVerifiedStepsMax));
+    return;
+  }
   std::vector<LoweredProgram> programs;
   for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
     programs.push_back(
         collectives::as_lowered(schedule.shape, rank, collectives::unroll(schedule, rank)));
   const Verdict form = collectives::check_form(programs);
-  if (form.ok()) return prove_schedule(name, schedule, options, report);
+  if (form.ok()) return prove_schedule(name, schedule, 1, options, report);
   note(name, "two-sided", form, report);
 }
 

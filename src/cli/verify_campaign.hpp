@@ -59,8 +59,9 @@ std::vector<Case> campaign_cases(const CampaignOptions& options, CampaignReport&
 // Proves one schedule in all chunkings and forms that the options ask for.
 void prove_case(const Case& one, const CampaignOptions& options, CampaignReport& report);
 
-// Proves a schedule as it is. Requires  steps that stay within their buffers.
-void prove_schedule(const std::string& name, const Schedule& schedule,
+// Proves a schedule as it is; `group`: ranks per node, 1 for none.
+// Requires  steps that stay within their buffers.
+void prove_schedule(const std::string& name, const Schedule& schedule, int group,
                     const CampaignOptions& options, CampaignReport& report);
 
 // The same for a schedule that may come from anywhere.

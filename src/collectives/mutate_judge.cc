@@ -296,7 +296,7 @@ std::string prove_order(const LoweredWorld& original, const LoweredWorld& mutant
 }
 
 std::string prove_by_exploring(const LoweredWorld& mutant,
-                               const std::vector<std::vector<Addressable>>& modes) {
+                               const std::vector<Addressability>& modes) {
   if (static_cast<int>(mutant.size()) > kExploredRanksMax) return {};
   ExploreOptions options;
   options.states_max = kExploredStatesMax;
@@ -310,7 +310,7 @@ std::string prove_by_exploring(const LoweredWorld& mutant,
 }
 
 MutantFate judge_in_modes(const LoweredWorld& original, const LoweredWorld& mutant,
-                          const std::vector<std::vector<Addressable>>& modes) {
+                          const std::vector<Addressability>& modes) {
   MutantFate fate;
   for (const auto& addressable : modes) {
     const Verdict verdict = verify_lowered(mutant, addressable);
@@ -359,7 +359,7 @@ MutantFate judge_mutant(const TwoSidedWorld& original, const Mutant<TwoSidedWorl
 MutantFate judge_mutant(const LoweredWorld& original, const Mutant<LoweredWorld>& mutant,
                         int mixtures) {
   const int ranks = static_cast<int>(mutant.world.size());
-  std::vector<std::vector<Addressable>> modes = {all_staged(ranks), all_direct(ranks)};
+  std::vector<Addressability> modes = {all_staged(ranks), all_direct(ranks)};
   for (int seed = 0; seed < mixtures; ++seed)
     modes.push_back(some_direct(ranks, static_cast<std::uint64_t>(seed)));
   return judge_in_modes(original, mutant.world, modes);

@@ -224,8 +224,13 @@ Verdict verify(const ScheduleShape& shape, std::span<const ExpandedProgram> prog
   return verify_lowered(staged, all_staged(static_cast<int>(staged.size())), options);
 }
 
-Verdict verify_lowered(std::span<const LoweredProgram> programs,
-                       std::span<const Addressable> addressable, const VerifyOptions& options) {
+Verdict verify_lowered(std::span<const LoweredProgram> programs, const Addressability& addressable,
+                       const VerifyOptions& options) {
+  std::size_t steps = 0;
+  for (const LoweredProgram& program : programs) steps += program.steps.size();
+  if (steps > at(kVerifiedStepsMax))
+    return fail(Fault::malformed, fmt::format("{} steps in all; worlds of up to {} are proved",
+                                              steps, kVerifiedStepsMax));
   if (Verdict verdict = check_form(programs); !verdict.ok()) return verdict;
   Verdict total;
   for (const bool in_place : {false, true}) {
@@ -242,18 +247,31 @@ Verdict verify_lowered(std::span<const LoweredProgram> programs,
   return total;
 }
 
-std::vector<Addressable> all_direct(int ranks) {
-  return std::vector<Addressable>(at(ranks), Addressable{true, true, true});
+Addressability::Addressability(int ranks, Addressable everywhere)
+    : ranks_(ranks), pairs_(at(ranks) * at(ranks), everywhere) {}
+
+Addressability all_direct(int ranks) { return Addressability(ranks, {true, true, true}); }
+
+Addressability all_staged(int ranks) { return Addressability(ranks); }
+
+Addressability direct_within(int ranks, int group) {
+  Addressability addressable(ranks);
+  for (Rank owner = 0; owner < ranks; ++owner)
+    for (Rank peer = 0; peer < ranks; ++peer)
+      if (owner / group == peer / group) addressable.of(owner, peer) = {true, true, true};
+  return addressable;
 }
 
-std::vector<Addressable> all_staged(int ranks) { return std::vector<Addressable>(at(ranks)); }
-
-std::vector<Addressable> some_direct(int ranks, std::uint64_t seed) {
+Addressability some_direct(int ranks, std::uint64_t seed) {
   SplitMix dice(seed);
-  std::vector<Addressable> addressable;
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    const int bits = dice.below(8);
-    addressable.push_back({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0});
+  const bool by_pair = seed % 2 == 1;
+  Addressability addressable(ranks);
+  for (Rank owner = 0; owner < ranks; ++owner) {
+    int bits = dice.below(8);
+    for (Rank peer = 0; peer < ranks; ++peer) {
+      if (by_pair) bits = dice.below(8);
+      addressable.of(owner, peer) = {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+    }
   }
   return addressable;
 }

@@ -48,20 +48,44 @@ struct VerifyOptions {
   bool in_place = true;
 };
 
+// Worlds of more steps are refused as malformed: the proof keeps what happens before what.
+inline constexpr int kVerifiedStepsMax = 1 << 16;
+
 // The two-sided form: every message goes through a queue.
 // Requires  one program per rank.
 Verdict verify(const ScheduleShape& shape, std::span<const ExpandedProgram> programs,
                const VerifyOptions& options = {});
 
-// The lowered form where the buffers of rank r can be addressed as `addressable[r]` says.
-// Requires  one program and one entry of `addressable` per rank.
-Verdict verify_lowered(std::span<const LoweredProgram> programs,
-                       std::span<const Addressable> addressable, const VerifyOptions& options = {});
+// Who can address whose buffers in one call: what the arrival records of all pairs say.
+class Addressability {
+ public:
+  explicit Addressability(int ranks, Addressable everywhere = {});
+
+  int ranks() const { return ranks_; }
+  // Which of the owner's buffers the peer can load and store.
+  Addressable& of(Rank owner, Rank peer) { return pairs_[index(owner, peer)]; }
+  const Addressable& of(Rank owner, Rank peer) const { return pairs_[index(owner, peer)]; }
+
+ private:
+  std::size_t index(Rank owner, Rank peer) const {
+    return static_cast<std::size_t>(owner) * static_cast<std::size_t>(ranks_) +
+           static_cast<std::size_t>(peer);
+  }
+  int ranks_;
+  std::vector<Addressable> pairs_;
+};
 
 // All ranks alike: everything direct that can be, or everything staged.
-std::vector<Addressable> all_direct(int ranks);
-std::vector<Addressable> all_staged(int ranks);
-// Each buffer of each rank by itself, as the seed says.
-std::vector<Addressable> some_direct(int ranks, std::uint64_t seed);
+Addressability all_direct(int ranks);
+Addressability all_staged(int ranks);
+// Direct between ranks of one node of `group`, staged across.
+Addressability direct_within(int ranks, int group);
+// As the seed says: for even seeds a buffer is addressable for all peers or for none (it is
+// registered or not), for odd ones each pair of ranks differs (some can map it, some cannot).
+Addressability some_direct(int ranks, std::uint64_t seed);
+
+// The lowered form. Requires  one program per rank, and addressability among so many ranks.
+Verdict verify_lowered(std::span<const LoweredProgram> programs, const Addressability& addressable,
+                       const VerifyOptions& options = {});
 
 }  // namespace tutti::collectives

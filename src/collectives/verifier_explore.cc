@@ -351,8 +351,7 @@ class Explorer {
 }  // namespace
 
 Exploration explore_lowered(std::span<const LoweredProgram> programs,
-                            std::span<const Addressable> addressable,
-                            const ExploreOptions& options) {
+                            const Addressability& addressable, const ExploreOptions& options) {
   Exploration total;
   total.exhausted = true;
   if (const Verdict verdict = check_form(programs); !verdict.ok()) {

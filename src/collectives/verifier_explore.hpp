@@ -32,8 +32,7 @@ struct Exploration {
 // and the loosest one (unlimited room, no such waits: finds races).
 // Requires  as verify_lowered; programs of malformed or unmatched form are reported as such.
 Exploration explore_lowered(std::span<const LoweredProgram> programs,
-                            std::span<const Addressable> addressable,
-                            const ExploreOptions& options = {});
+                            const Addressability& addressable, const ExploreOptions& options = {});
 Exploration explore(const ScheduleShape& shape, std::span<const ExpandedProgram> programs,
                     const ExploreOptions& options = {});
 

@@ -14,16 +14,15 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Route route_of(const LoweredOperand& operand, Rank rank, Rank peer,
-               std::span<const Addressable> addressable) {
-  const Addressable& owner = addressable[at(operand.mine ? rank : peer)];
+               const Addressability& addressable) {
+  const Addressable& owner = operand.mine ? addressable.of(rank, peer) : addressable.of(peer, rank);
   if (!travels_direct(operand.direct, operand.buffer, owner)) return Route::staged;
   return operand.direct == DirectForm::pull ? Route::pull : Route::push;
 }
 
 class Joiner {
  public:
-  Joiner(std::span<const LoweredProgram> programs, std::span<const Addressable> addressable,
-         bool in_place)
+  Joiner(std::span<const LoweredProgram> programs, const Addressability& addressable, bool in_place)
       : programs_(programs),
         addressable_(addressable),
         flow_{programs[0].shape, FlowMemory(programs[0].shape, in_place), {}, {}, {}, {}} {}
@@ -114,7 +113,7 @@ class Joiner {
   }
 
   std::span<const LoweredProgram> programs_;
-  std::span<const Addressable> addressable_;
+  const Addressability& addressable_;
   Flow flow_;
   std::map<std::pair<Rank, Rank>, int> first_message_;
 };
@@ -147,9 +146,9 @@ std::string FlowMemory::describe(int cell) const {
   return fmt::format("{}[{}] of rank {}", to_string(buffer), local - first, owner(cell));
 }
 
-Flow join(std::span<const LoweredProgram> programs, std::span<const Addressable> addressable,
+Flow join(std::span<const LoweredProgram> programs, const Addressability& addressable,
           bool in_place) {
-  TUTTI_ASSERT(programs.size() == addressable.size(), "one arrival record per rank");
+  TUTTI_ASSERT(programs.size() == at(addressable.ranks()), "arrival records of all ranks");
   return Joiner(programs, addressable, in_place).take();
 }
 

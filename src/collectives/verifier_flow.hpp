@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collectives/lowered.hpp"
+#include "collectives/verifier.hpp"
 
 namespace tutti::collectives {
 
@@ -76,8 +76,8 @@ struct Flow {
   }
 };
 
-// Requires  programs that check_form accepts; one entry of `addressable` per rank.
-Flow join(std::span<const LoweredProgram> programs, std::span<const Addressable> addressable,
+// Requires  programs that check_form accepts; addressability among as many ranks.
+Flow join(std::span<const LoweredProgram> programs, const Addressability& addressable,
           bool in_place);
 
 // What a step does to memory in its one pass. Content that a peer takes or puts by itself is not

@@ -83,8 +83,8 @@ LoweredWorld one_pass() {
   return world;
 }
 
-void expect_fault(const LoweredWorld& world, const std::vector<Addressable>& addressable,
-                  Fault fault, const std::string& reason) {
+void expect_fault(const LoweredWorld& world, const Addressability& addressable, Fault fault,
+                  const std::string& reason) {
   const Verdict verdict = verify_lowered(world, addressable);
   EXPECT_EQ(to_string(verdict.fault), to_string(fault)) << verdict.reason;
   EXPECT_THAT(verdict.reason, HasSubstr(reason));
@@ -93,10 +93,10 @@ void expect_fault(const LoweredWorld& world, const std::vector<Addressable>& add
 TEST(VerifierLowered, ProvesPullsAndPushesUnderEveryMixture) {
   for (const LoweredWorld& world : {pulled(), one_pass()})
     for (int bits = 0; bits < 64; ++bits) {
-      std::vector<Addressable> addressable;
-      for (int rank : {0, 1}) {
+      Addressability addressable(2);
+      for (Rank rank : {0, 1}) {
         const int mine = bits >> (3 * rank);
-        addressable.push_back({(mine & 1) != 0, (mine & 2) != 0, (mine & 4) != 0});
+        addressable.of(rank, 1 - rank) = {(mine & 1) != 0, (mine & 2) != 0, (mine & 4) != 0};
       }
       EXPECT_EQ(verify_lowered(world, addressable).reason, "") << bits;
     }
@@ -205,13 +205,14 @@ TEST(VerifierLowered, ProvesAllAlgorithmsUnderMixtures) {
       const Result<Schedule> schedule = build(algorithm, ranks, root, 2);
       if (!schedule.ok()) continue;
       const LoweredWorld world = lower_all(*schedule);
-      auto expect_proved = [&](const std::vector<Addressable>& addressable) {
+      auto expect_proved = [&](const Addressability& addressable) {
         EXPECT_EQ(verify_lowered(world, addressable).reason, "")
             << to_string(algorithm.collective) << "/" << algorithm.name << ", " << ranks
             << " ranks";
       };
       expect_proved(all_staged(ranks));
       expect_proved(all_direct(ranks));
+      expect_proved(direct_within(ranks, 2));
       for (std::uint64_t seed = 0; seed < 6; ++seed) expect_proved(some_direct(ranks, seed));
     }
 }

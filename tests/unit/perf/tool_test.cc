@@ -21,7 +21,9 @@ Elements plain(Collective collective, const std::vector<Elements>& inputs, Rank 
   const std::size_t length = inputs[0].size(), each = length / ranks;
   Elements sum(length, 0), result;
   for (const Elements& input : inputs)
-    for (std::size_t i = 0; i < length; ++i) sum[i] += input[i];
+    for (std::size_t i = 0; i < length; ++i)  // wraps around, as the library's sums do
+      sum[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum[i]) +
+                                         static_cast<std::uint64_t>(input[i]));
   const auto append = [&](const Elements& from, std::size_t first, std::size_t count) {
     for (std::size_t i = first; i < first + count; ++i) result.push_back(from[i]);
   };
