@@ -75,7 +75,8 @@ class MemoryRanks {
       for (Rank r = 0; r < c.shape.ranks; ++r) {
         auto polled = transports[idx(r)]->poll();
         ASSERT_TRUE(polled.ok()) << polled.status().to_string();
-        moved |= *polled | executors[idx(r)]->advance();
+        moved |= *polled;
+        moved |= executors[idx(r)]->advance();
         ASSERT_TRUE(executors[idx(r)]->status().ok()) << executors[idx(r)]->status().to_string();
         all_done &= executors[idx(r)]->done();
       }
