@@ -44,7 +44,7 @@ class Waiter {
   bool expired() const { return expired_; }
 
  private:
-  static constexpr int kSpinRounds = 100;
+  static constexpr int kSpinRounds = 1000;
 
   void look_at_clock();
 

@@ -96,7 +96,7 @@ TEST(Text, UnusualProgramsComeBackUnchanged) {
 }
 
 TEST(Text, GoldensAreWhatTheTableTellsAndProved) {
-  const auto folder = std::filesystem::path(__FILE__).parent_path() / "../../schedules";
+  const auto folder = std::filesystem::path(TUTTI_TESTS_FOLDER) / "schedules";
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream file(entry.path());
