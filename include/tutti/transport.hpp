@@ -38,9 +38,9 @@ struct MemoryReference {
 
 // The counters that a rank raises for a peer; what they count is the executor's business.
 // A counter starts at 0 and never falls.
-enum class Signal : std::uint8_t { produced, granted, taken };
+enum class Signal : std::uint8_t { offered, produced, granted, taken };
 
-inline constexpr std::size_t kSignalCount = 3;
+inline constexpr std::size_t kSignalCount = 4;
 
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {

@@ -24,7 +24,11 @@ struct ElementRange {
 
 // Part `index` of `parts` of `range`.
 inline ElementRange part(ElementRange range, std::size_t index, std::size_t parts) {
-  // 128 bits: index * count may pass 2^64 for huge buffers.
+  // A quick division by nearly always; index * count may pass 2^64 for huge buffers.
+  if (std::size_t most = 0; !__builtin_mul_overflow(index + 1, range.count, &most)) [[likely]] {
+    const std::size_t begin = index * range.count / parts;
+    return {range.begin + begin, most / parts - begin};
+  }
   using Wide = unsigned __int128;
   const auto begin = static_cast<std::size_t>(Wide{index} * range.count / parts);
   const auto end = static_cast<std::size_t>(Wide{index + 1} * range.count / parts);

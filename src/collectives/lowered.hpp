@@ -16,14 +16,17 @@
 // What a step does, in order (the executor and the verifier both follow this):
 //   1. wait until every dependency is complete;
 //   2. for a direct push source: grant the memory; pushes of one stream are granted in order;
-//   3. wait until every source can be read (pull: produced; push: produced; staged: frame at the
+//   3. wait until every source can be read (pull: offered; push: produced; staged: frame at the
 //      head of the queue) and every destination can be written (push: granted; staged: room);
-//      staged and pulled messages of one stream are taken in order, pushed ones need not wait
-//      for them (a step that reduces what it pulls into what it pushes depends on that);
 //   4. read all sources, write all destinations, in one pass;
 //   5. tell the peers, in message order of each stream: staged frames are released and committed,
-//      a pulled source is taken, a pushed or offered destination is produced;
+//      a pulled source is taken, a destination in the own memory is offered, one in the peer's is
+//      produced;
 //   6. wait until every offered destination (pull) has been taken by its consumer: complete.
+//
+// Messages of a directed stream that travel the same way (staged, pull, push) are sent and taken in
+// their order; those that travel differently do not wait for each other. So a rank can offer what a
+// peer wants next while it still computes what it pushes now.
 //
 // A queue must hold two messages of a directed stream: a ring that receives, reduces and sends in
 // one step would wait for itself with one.
@@ -97,6 +100,9 @@ struct Addressable {
 
   bool operator()(Buffer buffer) const {
     return buffer == Buffer::input ? input : buffer == Buffer::output ? output : scratch;
+  }
+  void add(Buffer buffer) {
+    (buffer == Buffer::input ? input : buffer == Buffer::output ? output : scratch) = true;
   }
 };
 

@@ -149,10 +149,8 @@ class Explorer {
       if (tight_ && !reached(state, earlier, Phase::executed)) return false;
     if (!grants(step)) return can_execute(state, step);
     for (const FlowOperand& source : step.sources)
-      for (int m = message(source).previous; tight_ && m >= 0; m = flow_.messages[at(m)].previous)
-        if (flow_.messages[at(m)].route == Route::push &&
-            !reached(state, flow_.messages[at(m)].receiver, Phase::granted))
-          return false;
+      if (const int before = turn_before(source); tight_ && before >= 0)
+        if (!reached(state, flow_.messages[at(before)].receiver, Phase::granted)) return false;
     return true;
   }
 
@@ -166,17 +164,20 @@ class Explorer {
     return true;
   }
 
-  // What is pushed is there when it is produced; other messages are taken in order among
-  // themselves.
+  // The message of the same stream and route before this one, or -1.
+  int turn_before(const FlowOperand& operand) const {
+    const Route route = message(operand).route;
+    int previous = message(operand).previous;
+    while (previous >= 0 && flow_.messages[at(previous)].route != route)
+      previous = flow_.messages[at(previous)].previous;
+    return previous;
+  }
+
+  // What is pushed is there when it is produced; other messages are taken in turn.
   bool can_read(const State& state, const FlowOperand& source) const {
     const FlowMessage& what = message(source);
-    if (what.route != Route::push) {
-      int previous = what.previous;
-      while (previous >= 0 && flow_.messages[at(previous)].route == Route::push)
-        previous = flow_.messages[at(previous)].previous;
-      if (previous >= 0 && !reached(state, flow_.messages[at(previous)].receiver, Phase::executed))
-        return false;
-    }
+    if (const int before = turn_before(source); what.route != Route::push && before >= 0)
+      if (!reached(state, flow_.messages[at(before)].receiver, Phase::executed)) return false;
     if (what.route != Route::staged) return reached(state, what.sender, Phase::executed);
     const std::vector<int>& queue = state.queues[at(stream_of_[at(source.message)])];
     return !queue.empty() && queue.front() == source.message;
@@ -184,9 +185,8 @@ class Explorer {
 
   bool can_write(const State& state, const FlowOperand& destination) const {
     const FlowMessage& what = message(destination);
-    if (what.previous >= 0 &&
-        !reached(state, flow_.messages[at(what.previous)].sender, Phase::executed))
-      return false;
+    if (const int before = turn_before(destination); before >= 0)
+      if (!reached(state, flow_.messages[at(before)].sender, Phase::executed)) return false;
     if (what.route == Route::push) return reached(state, what.receiver, Phase::granted);
     if (what.route == Route::pull || !tight_) return true;
     return state.queues[at(stream_of_[at(destination.message)])].size() < kQueueMessagesMin;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "collectives/verifier_form.hpp"
@@ -17,6 +19,9 @@ bool has_route(const std::vector<FlowOperand>& operands, Route route) {
   return std::any_of(operands.begin(), operands.end(),
                      [&](const FlowOperand& operand) { return operand.route == route; });
 }
+
+// Of the routes that messages take.
+int route_index(Route route) { return route == Route::staged ? 0 : route == Route::pull ? 1 : 2; }
 
 }  // namespace
 
@@ -57,36 +62,40 @@ void EventGraph::add_step_edges() {
 }
 
 void EventGraph::add_message_edges(int queue_messages) {
-  std::vector<int> staged;  // receivers of those so far on this stream
-  int last_taken = -1;      // receiver of the last that was not pushed
-  int last_grant = -1;
-  for (std::size_t m = 0; m < flow_.messages.size(); ++m) {
-    const FlowMessage& message = flow_.messages[m];
+  std::vector<int> staged;    // receivers of those so far on this stream
+  int last_of_route[3] = {};  // message of this stream
+  for (int m = 0; m < static_cast<int>(flow_.messages.size()); ++m) {
+    const FlowMessage& message = flow_.messages[at(m)];
     if (message.previous < 0) {
       staged.clear();
-      last_taken = last_grant = -1;
-    } else {
-      add(flow_.messages[at(message.previous)].sender, message.sender, Wait::turn);
+      std::fill(std::begin(last_of_route), std::end(last_of_route), -1);
     }
+    const int before = std::exchange(last_of_route[route_index(message.route)], m);
+    if (before >= 0) add_turn_edges(before, m);
     add(message.sender, message.receiver, Wait::content);
     if (message.route == Route::push) {
-      add(start_[at(message.receiver)], grant_[m], Wait::same_step);
-      add(grant_[m], message.sender, Wait::granted);
-      if (last_grant >= 0) add(last_grant, grant_[m], Wait::grant_turn);
-      last_grant = grant_[m];
-      continue;
-    }
-    if (last_taken >= 0) add(last_taken, message.receiver, Wait::turn);
-    last_taken = message.receiver;
-    if (message.route == Route::pull) {
+      add(start_[at(message.receiver)], grant_[at(m)], Wait::same_step);
+      add(grant_[at(m)], message.sender, Wait::granted);
+    } else if (message.route == Route::pull) {
       add(message.receiver, complete_[at(message.sender)], Wait::taken);
-      continue;
+    } else {
+      const auto count = static_cast<int>(staged.size());
+      if (count >= queue_messages)
+        add(staged[at(count - queue_messages)], message.sender, Wait::room);
+      staged.push_back(message.receiver);
     }
-    const auto before = static_cast<int>(staged.size());
-    if (before >= queue_messages)
-      add(staged[at(before - queue_messages)], message.sender, Wait::room);
-    staged.push_back(message.receiver);
   }
+}
+
+// Both of one stream and one route.
+void EventGraph::add_turn_edges(int before, int message) {
+  const FlowMessage& first = flow_.messages[at(before)];
+  const FlowMessage& second = flow_.messages[at(message)];
+  add(first.sender, second.sender, Wait::turn);
+  if (first.route == Route::push)
+    add(grant_[at(before)], grant_[at(message)], Wait::grant_turn);
+  else
+    add(first.receiver, second.receiver, Wait::turn);
 }
 
 void EventGraph::sort_edges() {

@@ -48,7 +48,7 @@ class EventGraph {
   enum class Wait : std::uint8_t {
     same_step,
     dependency,
-    turn,     // messages of a stream are given in order; those not pushed are taken in order
+    turn,     // messages of a stream that travel alike are given in order, and taken in order
     content,  // staged, or produced in memory
     granted,
     taken,
@@ -70,6 +70,7 @@ class EventGraph {
   void make_events();
   void add_step_edges();
   void add_message_edges(int queue_messages);
+  void add_turn_edges(int before, int message);
   void sort_edges();
 
   const Flow& flow_;

@@ -52,9 +52,7 @@ std::string to_string(const Signature& s) {
   return text + fmt::format(", plan {:016x}", s.plan_hash);
 }
 
-void encode(const Arrival& arrival, std::span<std::byte> out) {
-  const Signature& s = arrival.signature;
-  TUTTI_ASSERT(out.size() >= encoded_bytes(s), "the arrival record fits");
+void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> out) {
   Writer writer(out);
   writer.put(kMagic);
   writer.put(s.sequence);
@@ -65,7 +63,14 @@ void encode(const Arrival& arrival, std::span<std::byte> out) {
   writer.put(s.root);
   writer.put(s.count);
   writer.put(s.plan_hash);
+}
+
+void encode(const Arrival& arrival, std::span<std::byte> out) {
+  const Signature& s = arrival.signature;
+  TUTTI_ASSERT(out.size() >= encoded_bytes(s), "the arrival record fits");
+  encode_signature(s, out.first<kArrivalBytes>());
   if (!s.direct) return;
+  Writer writer(out.subspan(kArrivalBytes));
   for (const MemoryReference& reference : arrival.memory) {
     writer.put(reference.region);
     writer.put(reference.offset);

@@ -47,6 +47,9 @@ inline std::size_t encoded_bytes(const Signature& signature) {
   return signature.direct ? kDirectArrivalBytes : kArrivalBytes;
 }
 
+// The part of the record that all ranks of a call share, bit for bit.
+void encode_signature(const Signature& signature, std::span<std::byte, kArrivalBytes> out);
+
 // Requires  out.size() >= encoded_bytes(arrival.signature).
 void encode(const Arrival& arrival, std::span<std::byte> out);
 

@@ -14,35 +14,20 @@
 namespace tutti::runtime {
 namespace {
 
-using collectives::LoweredOperand;
-using collectives::LoweredProgram;
-using collectives::LoweredStep;
-
 // Slices of a channel in flight. More would only help chains deeper than this.
 constexpr std::size_t kWindowMax = 8;
 
-std::size_t index(int value) { return static_cast<std::size_t>(value); }
+// Programs that are kept laid out: as many shapes as a training step calls again and again.
+constexpr std::size_t kProgramsKept = 16;
 
-// Which of a rank's own buffers peers touch when messages travel direct: bit per Buffer.
-std::uint8_t touched_by(const LoweredProgram& program, int peer) {
-  unsigned bits = 0;
-  auto note = [&](const std::vector<LoweredOperand>& operands) {
-    for (const LoweredOperand& operand : operands)
-      if (operand.kind == Operand::Kind::message && operand.mine && operand.stream == peer)
-        bits |= 1U << static_cast<unsigned>(operand.buffer);
-  };
-  for (const LoweredStep& step : program.steps) {
-    note(step.sources);
-    note(step.destinations);
-  }
-  return static_cast<std::uint8_t>(bits);
-}
+std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
 Executor::Executor(Transport& transport, const ExecutorOptions& options)
     : transport_(transport),
       options_(options),
+      frame_bytes_max_(transport.frame_bytes_max()),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -52,46 +37,97 @@ Executor::~Executor() {
     std::free(scratch_);
 }
 
+bool Executor::repeats(const Call& call, const collectives::Plan& plan) const {
+  return plan.program == lowered_ && plan.settings == settings_ &&
+         call.signature.count == call_.signature.count &&
+         call.signature.type == call_.signature.type;
+}
+
 Status Executor::start(const Call& call, const collectives::Plan& plan) {
   TUTTI_ASSERT(done(), "one call at a time");
   if (!status_.ok()) return status_;
+  const bool again = repeats(call, plan);
   call_ = call;
-  plan_ = &plan;
-  program_ = plan.program.get();
-  element_bytes_ = size_of(call.signature.type);
+  if (!again) {
+    lowered_.reset();  // so that a failure half way is not taken for done
+    TUTTI_TRY(set_up(plan));
+    lowered_ = plan.program;
+    settings_ = plan.settings;
+  }
+  program_->begin(!call.signature.direct);
+  encode_signature(call.signature, record_);
+  for (Stream* s : call_streams_) s->sent = s->received = {};
+  arrivals_due_ = 0;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& p = peers_[peer];
+    p = Peer();
+    p.arrival_due = call.signature.direct || !program_->peers()[peer].receives.empty();
+    p.settled = !call.signature.direct;
+    arrivals_due_ += p.arrival_due ? 1 : 0;
+  }
+  for (Channel& channel : channels_) {
+    channel.first_slice = channel.announced = 0;
+    std::fill(channel.phases.begin(), channel.phases.end(), Phase::waiting);
+    std::fill(channel.first.begin(), channel.first.end(), 0);
+    std::fill(channel.left.begin(), channel.left.end(),
+              static_cast<std::int32_t>(program_->steps().size()));
+  }
+  slices_left_ = channels_.size() * geometry_.slices();
+  finished_ = false;
+  return Status();
+}
+
+// What only depends on the plan, the type and the count.
+Status Executor::set_up(const collectives::Plan& plan) {
+  const collectives::LoweredProgram& program = *plan.program;
+  const Signature& signature = call_.signature;
+  element_bytes_ = size_of(signature.type);
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
-  const std::size_t slice_bytes = std::min(plan.settings.slice_bytes, transport_.frame_bytes_max());
-  const std::size_t slices = collectives::slices_needed(program_->shape, call.signature.count,
+  const std::size_t slice_bytes = std::min(plan.settings.slice_bytes, frame_bytes_max_);
+  const std::size_t slices = collectives::slices_needed(program.shape, signature.count,
                                                         element_bytes_, channels, slice_bytes);
   if (slices == 0)
     return Status(StatusCode::unsupported,
                   fmt::format("algorithm {}: slices of {} bytes cannot hold {} chunks of {}; use "
                               "larger slices (TUTTI_SLICE_BYTES) or another algorithm",
-                              plan.algorithm, slice_bytes, program_->shape.message_chunks_max,
-                              to_string(call.signature.type)));
-  geometry_ = collectives::Geometry(call.signature.count, program_->shape.chunks, channels, slices);
+                              plan.algorithm, slice_bytes, program.shape.message_chunks_max,
+                              to_string(signature.type)));
+  choose_program(plan.program);
+  geometry_ = collectives::Geometry(signature.count, program.shape.chunks, channels, slices);
   window_ = std::min(slices, kWindowMax);
   streaming_ =
-      call.signature.count * element_bytes_ * index(block_count(program_->shape, Buffer::output)) >=
+      signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
       options_.streaming_bytes;
-  TUTTI_TRY(prepare_scratch());
-  TUTTI_TRY(connect());
+  places_.resize(program_->operands_max());
+  source_pointers_.reserve(program_->operands_max());
+  destination_pointers_.reserve(program_->operands_max());
   channels_.resize(index(channels));
   for (Channel& channel : channels_) {
-    channel.first_slice = 0;
-    channel.phases.assign(window_ * program_->steps.size(), Phase::waiting);
-    channel.first.assign(window_, 0);
-    channel.left.assign(window_, static_cast<std::int32_t>(program_->steps.size()));
+    channel.phases.resize(window_ * program.steps.size());
+    channel.first.resize(window_);
+    channel.left.resize(window_);
   }
-  finished_ = false;
-  return Status();
+  TUTTI_TRY(prepare_scratch());
+  return connect();
+}
+
+void Executor::choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program) {
+  auto known = std::find_if(programs_.begin(), programs_.end(),
+                            [&](const auto& p) { return &p->lowered() == program.get(); });
+  if (known == programs_.end()) {
+    if (programs_.size() == kProgramsKept) programs_.pop_back();
+    programs_.push_back(std::make_unique<CallProgram>(program));
+    known = programs_.end() - 1;
+  }
+  std::rotate(programs_.begin(), known, known + 1);
+  program_ = programs_.front().get();
 }
 
 Status Executor::prepare_scratch() {
   const std::size_t needed =
-      index(program_->shape.scratch_blocks) * call_.signature.count * element_bytes_;
+      index(program_->lowered().shape.scratch_blocks) * call_.signature.count * element_bytes_;
   if (needed <= scratch_bytes_) return Status();
   if (scratch_is_shareable_)
     transport_.release_shareable(scratch_);
@@ -105,32 +141,24 @@ Status Executor::prepare_scratch() {
   return Status(StatusCode::system_error, fmt::format("no memory for {} bytes of scratch", needed));
 }
 
-// Gets the connections of all peers of the program and notes where their streams stand.
+// Gets the connections of all peers of the program.
 Status Executor::connect() {
-  const int peers = static_cast<int>(program_->peers.size());
-  peers_.resize(index(peers));
-  for (Peer& peer : peers_) peer.reset();
+  const std::vector<CallPeer>& peers = program_->peers();
+  peers_.resize(peers.size());
   call_streams_.clear();
-  for (int channel = 0; channel < plan_->settings.channels; ++channel) {
-    for (int peer = 0; peer < peers; ++peer) {
-      const Rank rank = program_->peers[index(peer)];
-      Stream& s = streams_[index(rank) * index(transport_.channel_count()) + index(channel)];
+  for (int channel = 0; channel < static_cast<int>(channels_.size()); ++channel) {
+    for (const CallPeer& peer : peers) {
+      Stream& s = streams_[index(peer.rank) * index(transport_.channel_count()) + index(channel)];
       if (s.endpoint == nullptr) {
-        Result<Endpoint*> endpoint = transport_.endpoint(rank, channel);
+        Result<Endpoint*> endpoint = transport_.endpoint(peer.rank, channel);
         if (!endpoint.ok()) {
           fail(endpoint.status());
           return status_;
         }
         s.endpoint = *endpoint;
       }
-      s.sent = s.taken = s.granted = 0;
       call_streams_.push_back(&s);
     }
-  }
-  for (int peer = 0; peer < peers; ++peer) {
-    Peer& p = peers_[index(peer)];
-    p.arrival_expected = plan_->settings.direct || program_->receives[index(peer)] > 0;
-    p.taken_per_slice = index(program_->receives[index(peer)]);
   }
   return Status();
 }
@@ -139,37 +167,44 @@ void Executor::fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-Executor::Stream& Executor::stream(int channel, int peer) {
-  return *call_streams_[index(channel) * program_->peers.size() + index(peer)];
-}
-
-const Executor::Stream& Executor::stream(int channel, int peer) const {
-  return *call_streams_[index(channel) * program_->peers.size() + index(peer)];
-}
-
-const std::byte* Executor::own_memory(Buffer buffer) const {
-  if (buffer == Buffer::input) return call_.input;
+std::byte* Executor::own_memory(Buffer buffer) const {
+  if (buffer == Buffer::input) return const_cast<std::byte*>(call_.input);
   return buffer == Buffer::output ? call_.output : scratch_;
 }
 
-void Executor::export_memory(int peer, Arrival& arrival) {
-  Peer& p = peers_[index(peer)];
-  const std::uint8_t touched = touched_by(*program_, peer);
+// ---- Arrivals ----
+
+// Sends what is due and takes what has come. Without direct messages, records travel with data.
+bool Executor::meet_peers() {
+  bool moved = false;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& p = peers_[peer];
+    if (call_.signature.direct && !p.arrival_sent) moved |= send_arrival(peer);
+    if (p.arrival_due) moved |= take_arrival(peer);
+    if (p.settled || p.arrival_due || !p.arrival_sent) continue;
+    program_->decide_all(peer, p.mine, p.theirs);
+    p.settled = true;
+  }
+  return moved;
+}
+
+void Executor::export_memory(std::size_t peer, Arrival& arrival) {
+  Peer& p = peers_[peer];
+  const collectives::Addressable& touched = program_->peers()[peer].touched;
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
-    const std::size_t bytes =
-        index(block_count(program_->shape, buffer)) * call_.signature.count * element_bytes_;
-    const unsigned bit = 1U << static_cast<unsigned>(buffer);
-    if ((touched & bit) == 0 || bytes == 0) continue;
+    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
+                              call_.signature.count * element_bytes_;
+    if (!touched(buffer) || bytes == 0) continue;
     const MemoryReference reference =
         stream(0, peer).endpoint->export_memory(own_memory(buffer), bytes);
     arrival.memory[static_cast<std::size_t>(buffer)] = reference;
-    if (reference.addressable()) p.mine_addressable |= static_cast<std::uint8_t>(bit);
+    if (reference.addressable()) p.mine.add(buffer);
   }
 }
 
 // The record in a frame of its own; small staged messages carry it with their data instead.
-bool Executor::send_arrival(int peer) {
-  Peer& p = peers_[index(peer)];
+bool Executor::send_arrival(std::size_t peer) {
+  Peer& p = peers_[peer];
   if (p.arrival_sent) return false;
   Endpoint& endpoint = *stream(0, peer).endpoint;
   const std::size_t bytes = encoded_bytes(call_.signature);
@@ -181,134 +216,135 @@ bool Executor::send_arrival(int peer) {
   encode(arrival, room);
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   p.arrival_sent = true;
+  if (call_.signature.direct) program_->decide_offers(peer, p.mine);
   return true;
 }
 
-// Once both records are known: which messages from the peer are pushed into our memory.
-void Executor::settle(int peer) {
-  Peer& p = peers_[index(peer)];
-  p.settled = true;
-  if (!call_.signature.direct) return;
-  p.place.assign(index(program_->receives[index(peer)]), 0);
-  p.pushed_per_slice = p.taken_per_slice = 0;
-  for (const LoweredStep& step : program_->steps) {
-    for (const LoweredOperand& source : step.sources) {
-      if (source.kind != Operand::Kind::message || source.stream != peer) continue;
-      const bool pushed = source.direct == collectives::DirectForm::push && direct(source);
-      std::uint64_t& count = pushed ? p.pushed_per_slice : p.taken_per_slice;
-      p.place[index(source.ordinal)] = static_cast<std::uint32_t>(count++);
-    }
-  }
-}
-
-bool Executor::take_arrivals() {
-  bool moved = false;
-  for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
-    if (call_.signature.direct) moved |= send_arrival(peer);
-    const Peer& p = peers_[index(peer)];
-    if (p.arrival_expected && !p.arrival_seen) moved |= take_arrival(peer);
-    const bool exchanged = p.arrival_seen && (p.arrival_sent || !call_.signature.direct);
-    if (exchanged && !p.settled) settle(peer);
-  }
-  return moved;
-}
-
-bool Executor::take_arrival(int peer) {
+bool Executor::take_arrival(std::size_t peer) {
   Endpoint& endpoint = *stream(0, peer).endpoint;
   Frame frame;
   if (!endpoint.peek(frame)) return false;
   const auto tag = static_cast<FrameTag>(frame.tag);
   if (tag != FrameTag::arrival && tag != FrameTag::arrival_with_data) {
-    fail(Status(StatusCode::mismatch,
-                fmt::format("rank {}: {}: rank {} sent data (tag {}) where its arrival was due",
-                            transport_.rank(), to_string(call_.signature),
-                            program_->peers[index(peer)], frame.tag)));
+    fail(Status(
+        StatusCode::mismatch,
+        fmt::format("rank {}: {}: rank {} sent data (tag {}) where its arrival was due",
+                    transport_.rank(), to_string(call_.signature), rank_of(peer), frame.tag)));
     return false;
   }
-  if (!accept_arrival(peer, frame)) return false;
+  if (!accept_arrival(peer, frame.payload)) return false;
   // A record that came with data stays at the head of the queue for the step that takes the data.
   if (tag == FrameTag::arrival) endpoint.release();
   return true;
 }
 
-bool Executor::accept_arrival(int peer, const Frame& frame) {
-  const Rank rank = program_->peers[index(peer)];
-  const std::optional<Arrival> arrival = decode_arrival(frame.payload);
-  if (!arrival) {
-    fail(Status(StatusCode::corrupt_data,
-                fmt::format("rank {} sent an arrival record of {} bytes that makes no sense", rank,
-                            frame.payload.size())));
-    return false;
+bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> record) {
+  const bool alike =
+      record.size() >= kArrivalBytes && std::equal(record_.begin(), record_.end(), record.begin());
+  if (!alike || call_.signature.direct) {
+    const std::optional<Arrival> arrival = decode_arrival(record);
+    if (!arrival) {
+      fail(Status(StatusCode::corrupt_data,
+                  fmt::format("rank {} sent an arrival record of {} bytes that makes no sense",
+                              rank_of(peer), record.size())));
+      return false;
+    }
+    if (!alike) return reject_arrival(peer, *arrival);
+    if (!import_memory(peer, *arrival)) return false;
   }
-  if (arrival->signature != call_.signature) {
-    send_arrival(peer);  // so that the peer learns it too, and does not wait for us
-    fail(Status(StatusCode::mismatch,
-                fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
-                            transport_.rank(), to_string(call_.signature), rank,
-                            to_string(arrival->signature))));
-    return false;
-  }
-  Peer& p = peers_[index(peer)];
-  p.arrival_seen = true;
-  if (!call_.signature.direct) return true;
+  peers_[peer].arrival_due = false;
+  --arrivals_due_;
+  return true;
+}
+
+bool Executor::reject_arrival(std::size_t peer, const Arrival& arrival) {
+  send_arrival(peer);  // so that the peer learns it too, and does not wait for us
+  fail(Status(StatusCode::mismatch,
+              fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
+                          transport_.rank(), to_string(call_.signature), rank_of(peer),
+                          to_string(arrival.signature))));
+  return false;
+}
+
+bool Executor::import_memory(std::size_t peer, const Arrival& arrival) {
+  Peer& p = peers_[peer];
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const auto b = static_cast<std::size_t>(buffer);
-    const MemoryReference& reference = arrival->memory[b];
+    const MemoryReference& reference = arrival.memory[b];
     if (!reference.addressable()) continue;
-    const std::size_t bytes =
-        index(block_count(program_->shape, buffer)) * call_.signature.count * element_bytes_;
+    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
+                              call_.signature.count * element_bytes_;
     p.memory[b] = stream(0, peer).endpoint->import_memory(reference, bytes);
     if (p.memory[b] == nullptr) {
       // The peer believes that we can; going on would hang.
       fail(Status(
           StatusCode::system_error,
           fmt::format("rank {} cannot map the {} of rank {} (region {}, offset {}, {} bytes)",
-                      transport_.rank(), to_string(buffer), rank, reference.region,
+                      transport_.rank(), to_string(buffer), rank_of(peer), reference.region,
                       reference.offset, bytes)));
       return false;
     }
-    p.theirs_addressable |= static_cast<std::uint8_t>(1U << b);
+    p.theirs.add(buffer);
   }
   return true;
 }
 
+// ---- Progress ----
+
+// Staged calls begin with their data, because it is what the peers wait for.
 bool Executor::advance() {
   if (done()) return false;
-  bool moved = take_arrivals();
-  bool complete = true;
-  for (int channel = 0; channel < static_cast<int>(channels_.size()) && status_.ok(); ++channel) {
-    moved |= advance_channel(channel);
-    complete &= channels_[index(channel)].first_slice == geometry_.slices();
+  bool moved = call_.signature.direct && meet_peers();
+  moved |= advance_channels();
+  if (arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {
+    moved = true;
+    advance_channels();
   }
-  for (const Peer& peer : peers_) complete &= peer.arrival_seen || !peer.arrival_expected;
-  if (complete && status_.ok()) finish();
+  if (slices_left_ == 0 && arrivals_due_ == 0 && status_.ok()) finish();
   return moved;
 }
 
 void Executor::finish() {
-  const std::size_t peers = program_->peers.size();
+  const std::vector<CallPeer>& peers = program_->peers();
   for (std::size_t i = 0; i < call_streams_.size(); ++i) {
-    call_streams_[i]->sent_before += geometry_.slices() * index(program_->sends[i % peers]);
-    call_streams_[i]->received_before += geometry_.slices() * index(program_->receives[i % peers]);
+    const CallPeer& peer = peers[i % peers.size()];
+    call_streams_[i]->sent_before += geometry_.slices() * peer.sends.size();
+    call_streams_[i]->received_before += geometry_.slices() * peer.receives.size();
   }
   finished_ = true;
 }
 
+bool Executor::advance_channels() {
+  bool moved = false;
+  for (int channel = 0; channel < static_cast<int>(channels_.size()) && status_.ok(); ++channel)
+    moved |= advance_channel(channel);
+  return moved;
+}
+
 bool Executor::advance_channel(int channel) {
   Channel& c = channels_[index(channel)];
-  bool moved = false;
+  bool moved = announce(channel);
   const std::size_t end = std::min(c.first_slice + window_, geometry_.slices());
-  for (std::size_t slice = c.first_slice; slice < end && status_.ok(); ++slice)
-    moved |= advance_slice(channel, slice);
+  for (std::size_t slice = c.first_slice; slice < end && status_.ok(); ++slice) {
+    if (!advance_slice(channel, slice)) continue;
+    moved = true;
+    if (slide_window(c)) announce(channel);
+  }
+  return moved;
+}
+
+// Past slices that are complete. Their slots then serve those that enter the window.
+bool Executor::slide_window(Channel& c) {
+  bool moved = false;
   while (c.first_slice < geometry_.slices() && c.left[c.first_slice % window_] == 0) {
-    // The slot now serves the slice that enters the window.
     const std::size_t slot = c.first_slice % window_;
-    const auto steps = program_->steps.size();
+    const std::size_t steps = program_->steps().size();
     std::fill_n(c.phases.begin() + static_cast<std::ptrdiff_t>(slot * steps), steps,
                 Phase::waiting);
     c.first[slot] = 0;
     c.left[slot] = static_cast<std::int32_t>(steps);
     ++c.first_slice;
+    --slices_left_;
     moved = true;
   }
   return moved;
@@ -317,36 +353,54 @@ bool Executor::advance_channel(int channel) {
 bool Executor::advance_slice(int channel, std::size_t slice) {
   Channel& c = channels_[index(channel)];
   const std::size_t slot = slice % window_;
-  const auto steps = static_cast<std::int32_t>(program_->steps.size());
-  Phase* phases = c.phases.data() + slot * index(steps);
+  const std::vector<CallStep>& steps = program_->steps();
+  Phase* phases = c.phases.data() + slot * steps.size();
   bool moved = false;
-  for (std::int32_t s = c.first[slot]; s < steps; ++s) {
-    Phase& phase = phases[s];
-    if (phase != Phase::complete) {
-      Attempt attempt{channel, slice, &program_->steps[index(s)], phases, &phase};
+  for (std::size_t s = index(c.first[slot]); s < steps.size(); ++s) {
+    if (phases[s] != Phase::complete) {
+      Attempt attempt{channel, slice, steps[s], phases, phases[s]};
       moved |= try_step(attempt);
       if (!status_.ok()) return moved;
-      if (phase == Phase::complete) --c.left[slot];
+      if (phases[s] == Phase::complete) --c.left[slot];
     }
-    if (phase == Phase::complete && s == c.first[slot]) ++c.first[slot];
+    if (phases[s] == Phase::complete && s == index(c.first[slot])) ++c.first[slot];
+  }
+  return moved;
+}
+
+// Grants and offers of slices that have just entered the window, before anything is computed: a
+// peer that had to wait for them behind our arithmetic would stand still, and then we for it.
+bool Executor::announce(int channel) {
+  if (!call_.signature.direct || geometry_.slices() == 1) return false;
+  for (const Peer& peer : peers_)
+    if (!peer.settled) return false;
+  Channel& c = channels_[index(channel)];
+  const std::vector<CallStep>& steps = program_->steps();
+  const std::size_t end = std::min(c.first_slice + window_, geometry_.slices());
+  bool moved = false;
+  for (c.announced = std::max(c.announced, c.first_slice); c.announced < end; ++c.announced) {
+    Phase* phases = c.phases.data() + c.announced % window_ * steps.size();
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      Attempt attempt{channel, c.announced, steps[s], phases, phases[s]};
+      moved |= announce_step(attempt);
+    }
   }
   return moved;
 }
 
 std::string Executor::waits_for() const {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    if (peers_[peer].arrival_expected && !peers_[peer].arrival_seen)
-      return fmt::format("rank {} to make the same call", program_->peers[peer]);
-  for (std::size_t c = 0; c < channels_.size(); ++c) {
-    const Channel& channel = channels_[c];
+    if (peers_[peer].arrival_due)
+      return fmt::format("rank {} to make the same call", rank_of(peer));
+  for (const Channel& channel : channels_) {
     if (channel.first_slice >= geometry_.slices()) continue;
-    const auto& step = program_->steps[index(channel.first[channel.first_slice % window_])];
-    for (const LoweredOperand& source : step.sources)
-      if (source.kind == Operand::Kind::message)
-        return fmt::format("data from rank {}", program_->peers[index(source.stream)]);
-    for (const LoweredOperand& destination : step.destinations)
-      if (destination.kind == Operand::Kind::message)
-        return fmt::format("rank {} to take data", program_->peers[index(destination.stream)]);
+    const auto first = index(channel.first[channel.first_slice % window_]);
+    const CallStep& step = program_->steps()[first];
+    for (const CallOperand& source : program_->sources(step))
+      if (source.is_message) return fmt::format("data from rank {}", rank_of(source.stream));
+    for (const CallOperand& destination : program_->destinations(step))
+      if (destination.is_message)
+        return fmt::format("rank {} to take data", rank_of(destination.stream));
   }
   return "nobody";
 }

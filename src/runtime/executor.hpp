@@ -10,15 +10,18 @@
 // several of them in flight. Per slice, steps are taken as lowered.hpp says.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "collectives/geometry.hpp"
 #include "collectives/plan.hpp"
 #include "runtime/arrival.hpp"
+#include "runtime/call_program.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
@@ -48,7 +51,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Begins a call. Requires  done(). The plan and the buffers must live until done().
+  // Begins a call. Requires  done(). The buffers must live until done().
   // Errors  unsupported: a slice cannot hold one element of every chunk of the largest message.
   Status start(const Call& call, const collectives::Plan& plan);
 
@@ -68,43 +71,31 @@ class Executor {
 
  private:
   enum class Phase : std::uint8_t { waiting, granted, offered, complete };
+  using Operands = std::span<const CallOperand>;
 
   // One connection. Messages are numbered through, from when it was made, in both directions.
   struct Stream {
     Endpoint* endpoint = nullptr;
     std::uint64_t sent_before = 0;  // messages of earlier calls
     std::uint64_t received_before = 0;
-    std::uint64_t sent = 0;     // messages of this call that were issued
-    std::uint64_t taken = 0;    // staged and pulled ones of this call that were taken
-    std::uint64_t granted = 0;  // pushed ones of this call that were granted
+    // Of this call, by Way: issued; and taken or, of those that the peer pushes, granted.
+    std::array<std::uint64_t, kWayCount> sent = {};
+    std::array<std::uint64_t, kWayCount> received = {};
   };
 
   // What a call knows of a peer (by stream number of the program).
   struct Peer {
     bool arrival_sent = false;
-    bool arrival_expected = false;
-    bool arrival_seen = false;
-    bool settled = false;  // which messages from it are pushed is known, and filled in below
-    std::uint8_t mine_addressable = 0;    // bit per Buffer: the peer can touch my memory
-    std::uint8_t theirs_addressable = 0;  // bit per Buffer: I can touch its memory
-    std::byte* memory[3] = {nullptr, nullptr, nullptr};
-    // By ordinal of a message from it: its number among the pushed ones, or among the others.
-    std::vector<std::uint32_t> place;
-    std::uint64_t pushed_per_slice = 0;
-    std::uint64_t taken_per_slice = 0;
-
-    // As new, but keeps the memory of `place`.
-    void reset() {
-      place.clear();
-      arrival_sent = arrival_expected = arrival_seen = settled = false;
-      mine_addressable = theirs_addressable = 0;
-      memory[0] = memory[1] = memory[2] = nullptr;
-      pushed_per_slice = taken_per_slice = 0;
-    }
+    bool arrival_due = false;         // expected, and not seen yet
+    bool settled = false;             // the ways of all messages are decided
+    collectives::Addressable mine;    // which of our buffers the peer can touch
+    collectives::Addressable theirs;  // which of the peer's buffers we can touch
+    std::array<std::byte*, 3> memory = {};
   };
 
   struct Channel {
     std::size_t first_slice = 0;      // everything before is complete
+    std::size_t announced = 0;        // slices before have been announced
     std::vector<Phase> phases;        // window slots x steps
     std::vector<std::int32_t> first;  // per window slot: steps before are complete
     std::vector<std::int32_t> left;   // per window slot: incomplete steps
@@ -114,69 +105,99 @@ class Executor {
   struct Attempt {
     int channel;
     std::size_t slice;
-    const collectives::LoweredStep* step;
-    Phase* phases;  // of all steps of this slice
-    Phase* phase;   // of this step
+    const CallStep& step;
+    Phase* phases;          // of all steps of this slice
+    Phase& phase;           // of this step
+    std::size_t bytes = 0;  // of each of its messages, once measured
   };
 
+  // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
+  // buffer from `chunk` on.
+  struct Place {
+    std::byte* base = nullptr;  // null: nothing is to be touched
+    std::int32_t chunk = -1;
+  };
+
+  // A call's plan in the form that is run. Calls come back with the same few plans.
+  bool repeats(const Call& call, const collectives::Plan& plan) const;
+  Status set_up(const collectives::Plan& plan);
+  void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
   Status prepare_scratch();
   Status connect();
-  bool send_arrival(int peer);
-  bool take_arrivals();
-  bool take_arrival(int peer);
-  bool accept_arrival(int peer, const Frame& frame);
-  void export_memory(int peer, Arrival& arrival);
-  void settle(int peer);
+
+  bool meet_peers();
+  bool send_arrival(std::size_t peer);
+  bool take_arrival(std::size_t peer);
+  bool accept_arrival(std::size_t peer, std::span<const std::byte> record);
+  bool reject_arrival(std::size_t peer, const Arrival& arrival);
+  bool import_memory(std::size_t peer, const Arrival& arrival);
+  void export_memory(std::size_t peer, Arrival& arrival);
 
   void finish();
+  bool advance_channels();
   bool advance_channel(int channel);
+  bool slide_window(Channel& channel);
   bool advance_slice(int channel, std::size_t slice);
+  bool announce(int channel);
+
+  bool announce_step(Attempt& attempt);
   bool try_step(Attempt& attempt);
   bool dependencies_complete(const Attempt& attempt) const;
   bool grant_landings(Attempt& attempt);
-  bool sources_ready(const Attempt& attempt);
-  bool destinations_ready(const Attempt& attempt);
+  bool sources_ready(Attempt& attempt);
+  bool source_ready(Attempt& attempt, const CallOperand& source, Place& place);
+  bool destinations_ready(Attempt& attempt);
+  bool destination_ready(Attempt& attempt, const CallOperand& destination, Place& place);
+  bool reserve_room(Attempt& attempt, std::size_t peer, Place& place);
+  bool refuse_message(const Attempt& attempt, std::size_t peer, std::uint32_t tag,
+                      std::size_t bytes);
   void run(const Attempt& attempt);
-  void run_piece(const Attempt& attempt, int piece, std::size_t message_bytes_before);
+  void run_piece(const Attempt& attempt, int piece, std::size_t bytes_before);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 
-  Stream& stream(int channel, int peer);
-  const Stream& stream(int channel, int peer) const;
-  bool direct(const collectives::LoweredOperand& operand) const;
-  bool is_next_to_send(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  bool is_next_to_take(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  bool is_next_to_grant(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  std::uint64_t number_sent(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  std::uint64_t number_received(const Attempt& attempt, const collectives::LoweredOperand& o) const;
-  std::size_t message_bytes(const Attempt& attempt) const;
-  const std::byte* own_memory(Buffer buffer) const;
+  Stream& stream(int channel, std::size_t peer) {
+    return *call_streams_[static_cast<std::size_t>(channel) * peers_.size() + peer];
+  }
+  bool is_next_to_send(const Attempt& attempt, const CallOperand& o);
+  bool is_next_to_receive(const Attempt& attempt, const CallOperand& o);
+  std::uint64_t number_sent(const Attempt& attempt, const CallOperand& o);
+  std::uint64_t number_received(const Attempt& attempt, const CallOperand& o);
+  std::size_t piece_elements(const Attempt& attempt, int piece) const;
+  void measure(Attempt& attempt) const;
+  std::byte* own_memory(Buffer buffer) const;
+  Rank rank_of(std::size_t peer) const { return program_->peers()[peer].rank; }
 
   Transport& transport_;
-  ExecutorOptions options_;
+  const ExecutorOptions options_;
+  const std::size_t frame_bytes_max_;
   Status status_;
   bool finished_ = true;
 
   Call call_;
-  const collectives::Plan* plan_ = nullptr;
-  const collectives::LoweredProgram* program_ = nullptr;
+  std::shared_ptr<const collectives::LoweredProgram> lowered_;
+  collectives::PlanSettings settings_;
+  CallProgram* program_ = nullptr;
+  std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t element_bytes_ = 1;
   std::size_t window_ = 1;
   bool streaming_ = false;
+  std::array<std::byte, kArrivalBytes> record_ = {};  // ours, without memory references
 
   std::vector<Stream> streams_;        // rank x channel, for the communicator's life
   std::vector<Stream*> call_streams_;  // channel x peer of the program
   std::vector<Peer> peers_;
   std::vector<Channel> channels_;
+  std::size_t arrivals_due_ = 0;
+  std::size_t slices_left_ = 0;  // of all channels
 
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
   bool scratch_is_shareable_ = false;
 
-  // Rooms of the step being tried, by operand; kept to spare allocations.
-  std::vector<const std::byte*> frames_;
-  std::vector<std::byte*> rooms_;
+  // Of the step being tried, by operand; kept to spare allocations.
+  std::vector<Place> places_;
   std::vector<const std::byte*> source_pointers_;
   std::vector<std::byte*> destination_pointers_;
 };

@@ -1,5 +1,6 @@
 // What one step does: the six points of collectives/lowered.hpp, in their order.
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -14,96 +15,91 @@ namespace {
 using collectives::DirectForm;
 using collectives::ElementRange;
 using collectives::LoweredDependency;
-using collectives::LoweredOperand;
-using collectives::LoweredStep;
 
-std::size_t index(int value) { return static_cast<std::size_t>(value); }
-
-bool is_message(const LoweredOperand& operand) { return operand.kind == Operand::Kind::message; }
-
-// Any operand in memory says how long the messages of a step are; there always is one.
-const LoweredOperand& memory_operand(const LoweredStep& step) {
-  if (step.landing >= 0) return step.destinations[index(step.landing)];
-  return *std::find_if_not(step.sources.begin(), step.sources.end(), is_message);
-}
+std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
 }  // namespace
 
-// The same question is answered alike at both ends: each end's bits come from the arrival record
-// of the rank whose memory would be touched.
-bool Executor::direct(const LoweredOperand& operand) const {
-  if (operand.direct == DirectForm::none) return false;
-  const Peer& peer = peers_[index(operand.stream)];
-  const unsigned bits = operand.mine ? peer.mine_addressable : peer.theirs_addressable;
-  return (bits >> static_cast<unsigned>(operand.buffer)) & 1U;
+std::uint64_t Executor::number_sent(const Attempt& attempt, const CallOperand& o) {
+  return stream(attempt.channel, o.stream).sent_before +
+         attempt.slice * program_->peers()[o.stream].sends.size() + o.ordinal;
 }
 
-std::uint64_t Executor::number_sent(const Attempt& attempt, const LoweredOperand& o) const {
-  const auto per_slice = static_cast<std::uint64_t>(program_->sends[index(o.stream)]);
-  return stream(attempt.channel, o.stream).sent_before + attempt.slice * per_slice +
-         static_cast<std::uint64_t>(o.ordinal);
+std::uint64_t Executor::number_received(const Attempt& attempt, const CallOperand& o) {
+  return stream(attempt.channel, o.stream).received_before +
+         attempt.slice * program_->peers()[o.stream].receives.size() + o.ordinal;
 }
 
-std::uint64_t Executor::number_received(const Attempt& attempt, const LoweredOperand& o) const {
-  const auto per_slice = static_cast<std::uint64_t>(program_->receives[index(o.stream)]);
-  return stream(attempt.channel, o.stream).received_before + attempt.slice * per_slice +
-         static_cast<std::uint64_t>(o.ordinal);
+bool Executor::is_next_to_send(const Attempt& attempt, const CallOperand& o) {
+  return stream(attempt.channel, o.stream).sent[at(o.way)] ==
+         attempt.slice * program_->peers()[o.stream].sent[at(o.way)] + o.place;
 }
 
-bool Executor::is_next_to_send(const Attempt& attempt, const LoweredOperand& o) const {
-  const Stream& s = stream(attempt.channel, o.stream);
-  return s.sent_before + s.sent == number_sent(attempt, o);
+bool Executor::is_next_to_receive(const Attempt& attempt, const CallOperand& o) {
+  return stream(attempt.channel, o.stream).received[at(o.way)] ==
+         attempt.slice * program_->peers()[o.stream].received[at(o.way)] + o.place;
 }
 
-bool Executor::is_next_to_take(const Attempt& attempt, const LoweredOperand& o) const {
-  const Peer& peer = peers_[index(o.stream)];
-  const std::uint64_t place =
-      peer.place.empty() ? static_cast<std::uint64_t>(o.ordinal) : peer.place[index(o.ordinal)];
-  return stream(attempt.channel, o.stream).taken == attempt.slice * peer.taken_per_slice + place;
+std::size_t Executor::piece_elements(const Attempt& attempt, int piece) const {
+  const CallOperand& memory = program_->operand(attempt.step.in_memory);
+  return geometry_.of(memory.chunk + piece, attempt.channel, attempt.slice).count;
 }
 
-bool Executor::is_next_to_grant(const Attempt& attempt, const LoweredOperand& o) const {
-  const Peer& peer = peers_[index(o.stream)];
-  return stream(attempt.channel, o.stream).granted ==
-         attempt.slice * peer.pushed_per_slice + peer.place[index(o.ordinal)];
-}
-
-std::size_t Executor::message_bytes(const Attempt& attempt) const {
-  const LoweredOperand& memory = memory_operand(*attempt.step);
+void Executor::measure(Attempt& attempt) const {
   std::size_t elements = 0;
-  for (int piece = 0; piece < memory.count; ++piece)
-    elements += geometry_.of(memory.chunk + piece, attempt.channel, attempt.slice).count;
-  return elements * element_bytes_;
+  for (int piece = 0; piece < attempt.step.pieces; ++piece)
+    elements += piece_elements(attempt, piece);
+  attempt.bytes = elements * element_bytes_;
 }
 
 bool Executor::try_step(Attempt& attempt) {
   bool moved = false;
-  if (*attempt.phase == Phase::waiting) {
+  if (attempt.phase == Phase::waiting) {
     if (!dependencies_complete(attempt) || !grant_landings(attempt)) return false;
-    *attempt.phase = Phase::granted;
+    attempt.phase = Phase::granted;
     moved = true;
   }
-  if (*attempt.phase == Phase::granted) {
+  if (attempt.phase == Phase::granted) {
+    measure(attempt);
     if (!sources_ready(attempt) || !destinations_ready(attempt)) return moved;
     run(attempt);
     finish_messages(attempt);
-    *attempt.phase = Phase::offered;
+    attempt.phase = attempt.step.may_offer ? Phase::offered : Phase::complete;
     moved = true;
   }
-  if (*attempt.phase == Phase::offered && offers_taken(attempt)) {
-    *attempt.phase = Phase::complete;
+  if (attempt.phase == Phase::offered && offers_taken(attempt)) {
+    attempt.phase = Phase::complete;
     moved = true;
   }
   return moved;
 }
 
+// The part of a step that touches no data: its grants, and all of it when it only offers memory.
+bool Executor::announce_step(Attempt& attempt) {
+  if (attempt.phase != Phase::waiting) return false;
+  if (!dependencies_complete(attempt) || !grant_landings(attempt)) return false;
+  attempt.phase = Phase::granted;
+  const Operands destinations = program_->destinations(attempt.step);
+  const bool only_offers =
+      !program_->sources(attempt.step)[0].is_message && attempt.step.kind == StepKind::copy &&
+      std::all_of(destinations.begin(), destinations.end(),
+                  [](const CallOperand& o) { return o.is_message && o.way == Way::pull; });
+  if (!only_offers || !destinations_ready(attempt)) return true;
+  finish_messages(attempt);
+  attempt.phase = Phase::offered;
+  return true;
+}
+
 bool Executor::dependencies_complete(const Attempt& attempt) const {
-  for (const LoweredDependency& dependency : attempt.step->depends) {
-    if (attempt.phases[dependency.step] == Phase::complete) continue;
-    const LoweredStep& earlier = program_->steps[index(dependency.step)];
-    const bool waived = dependency.fused && direct(attempt.step->sources[0]) &&
-                        direct(earlier.destinations[0]) &&
-                        attempt.phases[dependency.step] == Phase::offered;
+  const LoweredDependency* dependencies = program_->dependencies();
+  for (std::uint32_t d = attempt.step.depends; d < attempt.step.depends_end; ++d) {
+    const LoweredDependency& dependency = dependencies[d];
+    const Phase phase = attempt.phases[dependency.step];
+    if (phase == Phase::complete) continue;
+    if (!dependency.fused || phase != Phase::offered) return false;
+    const CallStep& earlier = program_->steps()[static_cast<std::size_t>(dependency.step)];
+    const bool waived = program_->sources(attempt.step)[0].way == Way::push &&
+                        program_->destinations(earlier)[0].way == Way::pull;
     if (!waived) return false;
   }
   return true;
@@ -111,90 +107,112 @@ bool Executor::dependencies_complete(const Attempt& attempt) const {
 
 // Point 2. A step has at most one push source: only copies can land, and they have one source.
 bool Executor::grant_landings(Attempt& attempt) {
-  for (const LoweredOperand& source : attempt.step->sources) {
-    if (!is_message(source)) continue;
+  if (!attempt.step.may_land) return true;
+  for (const CallOperand& source : program_->sources(attempt.step)) {
     // Whether it is pushed is known once the peer has arrived (and has been told of our memory).
-    const Peer& peer = peers_[index(source.stream)];
-    if (!peer.settled) return false;
-    if (source.direct != DirectForm::push || !direct(source)) continue;
-    if (!is_next_to_grant(attempt, source)) return false;
+    if (!source.is_message || source.way == Way::staged || source.way == Way::pull) continue;
+    if (source.way == Way::undecided || !is_next_to_receive(attempt, source)) return false;
     Stream& s = stream(attempt.channel, source.stream);
     s.endpoint->signal(Signal::granted, number_received(attempt, source) + 1);
-    ++s.granted;
+    ++s.received[at(Way::push)];
   }
   return true;
 }
 
-// Point 3, reading. Fills frames_ with the payloads of staged sources.
-bool Executor::sources_ready(const Attempt& attempt) {
-  const auto& sources = attempt.step->sources;
-  frames_.assign(sources.size(), nullptr);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const LoweredOperand& source = sources[i];
-    if (!is_message(source)) continue;
-    Stream& s = stream(attempt.channel, source.stream);
-    const bool pushed = source.direct == DirectForm::push && direct(source);
-    if (!pushed && !is_next_to_take(attempt, source)) return false;
-    if (direct(source)) {
-      if (s.endpoint->signalled(Signal::produced) <= number_received(attempt, source)) return false;
-      continue;
-    }
-    Frame frame;
-    if (!s.endpoint->peek(frame)) return false;
-    std::span<const std::byte> payload = frame.payload;
-    if (static_cast<FrameTag>(frame.tag) == FrameTag::arrival_with_data)
-      payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
-    if (payload.size() != message_bytes(attempt) ||
-        static_cast<FrameTag>(frame.tag) == FrameTag::arrival) {
-      fail(Status(StatusCode::mismatch,
-                  fmt::format("rank {}: {}: rank {} sent a message of {} bytes (tag {}) where {} "
-                              "were due",
-                              transport_.rank(), to_string(call_.signature),
-                              program_->peers[index(source.stream)], payload.size(), frame.tag,
-                              message_bytes(attempt))));
+// Point 3, reading.
+bool Executor::sources_ready(Attempt& attempt) {
+  Place* place = places_.data();
+  for (const CallOperand& source : program_->sources(attempt.step)) {
+    if (!source.is_message)
+      *place = {own_memory(source.buffer), source.chunk};
+    else if (!source_ready(attempt, source, *place))
       return false;
-    }
-    // Zero-length payloads still count as there.
-    static constexpr std::byte kNothing{};
-    frames_[i] = payload.data() != nullptr ? payload.data() : &kNothing;
+    ++place;
   }
   return true;
 }
 
-// Point 3, writing. Fills rooms_ with the rooms of staged destinations.
-bool Executor::destinations_ready(const Attempt& attempt) {
-  const auto& destinations = attempt.step->destinations;
-  rooms_.assign(destinations.size(), nullptr);
-  for (std::size_t i = 0; i < destinations.size(); ++i) {
-    const LoweredOperand& destination = destinations[i];
-    if (!is_message(destination)) continue;
-    Peer& peer = peers_[index(destination.stream)];
-    if (call_.signature.direct && (!peer.arrival_sent || (!destination.mine && !peer.arrival_seen)))
+bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& place) {
+  if (peers_[source.stream].arrival_due && attempt.channel == 0 && !call_.signature.direct)
+    take_arrival(source.stream);
+  if (peers_[source.stream].arrival_due || source.way == Way::undecided) return false;
+  Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
+  if (source.way == Way::push) {
+    place = {own_memory(source.buffer), source.chunk};
+    return endpoint.signalled(Signal::produced) > number_received(attempt, source);
+  }
+  if (!is_next_to_receive(attempt, source)) return false;
+  if (source.way == Way::pull) {
+    place = {peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)], source.chunk};
+    return endpoint.signalled(Signal::offered) > number_received(attempt, source);
+  }
+  Frame frame;
+  if (!endpoint.peek(frame)) return false;
+  std::span<const std::byte> payload = frame.payload;
+  if (static_cast<FrameTag>(frame.tag) == FrameTag::arrival_with_data)
+    payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
+  if (payload.size() != attempt.bytes || static_cast<FrameTag>(frame.tag) == FrameTag::arrival)
+    return refuse_message(attempt, source.stream, frame.tag, payload.size());
+  place = {const_cast<std::byte*>(payload.data()), -1};
+  return true;
+}
+
+bool Executor::refuse_message(const Attempt& attempt, std::size_t peer, std::uint32_t tag,
+                              std::size_t bytes) {
+  fail(Status(StatusCode::mismatch,
+              fmt::format("rank {}: {}: rank {} sent a message of {} bytes (tag {}) where {} "
+                          "were due",
+                          transport_.rank(), to_string(call_.signature), rank_of(peer), bytes, tag,
+                          attempt.bytes)));
+  return false;
+}
+
+// Point 3, writing.
+bool Executor::destinations_ready(Attempt& attempt) {
+  Place* place = places_.data() + (attempt.step.destinations - attempt.step.sources);
+  for (const CallOperand& destination : program_->destinations(attempt.step)) {
+    if (!destination.is_message)
+      *place = {own_memory(destination.buffer), destination.chunk};
+    else if (!destination_ready(attempt, destination, *place))
       return false;
-    Stream& s = stream(attempt.channel, destination.stream);
-    if (!is_next_to_send(attempt, destination)) return false;
-    if (direct(destination)) {
-      if (destination.direct == DirectForm::push &&
-          s.endpoint->signalled(Signal::granted) <= number_sent(attempt, destination))
-        return false;
-      continue;
-    }
-    std::size_t bytes = message_bytes(attempt);
-    if (!peer.arrival_sent) {
-      // The first message of a call carries the arrival record if both fit one frame.
-      if (attempt.channel != 0 || bytes + kArrivalBytes > transport_.frame_bytes_max()) {
-        if (!send_arrival(destination.stream)) return false;
-      } else {
-        bytes += kArrivalBytes;
-      }
-    }
-    const std::span<std::byte> room = s.endpoint->reserve(bytes);
-    if (room.data() == nullptr) return false;
-    rooms_[i] = room.data();
-    if (!peer.arrival_sent) {
-      encode(Arrival{call_.signature, {}}, room);
-      rooms_[i] += kArrivalBytes;
-    }
+    ++place;
+  }
+  return true;
+}
+
+bool Executor::destination_ready(Attempt& attempt, const CallOperand& destination, Place& place) {
+  if (destination.way == Way::undecided || !is_next_to_send(attempt, destination)) return false;
+  switch (destination.way) {
+    case Way::staged:
+      return reserve_room(attempt, destination.stream, place);
+    case Way::push:
+      place = {peers_[destination.stream].memory[static_cast<std::size_t>(destination.buffer)],
+               destination.chunk};
+      return stream(attempt.channel, destination.stream).endpoint->signalled(Signal::granted) >
+             number_sent(attempt, destination);
+    case Way::pull:
+    case Way::undecided:
+      break;
+  }
+  place = {};  // only offered: the peer reads it where it is
+  return true;
+}
+
+bool Executor::reserve_room(Attempt& attempt, std::size_t peer, Place& place) {
+  std::size_t bytes = attempt.bytes;
+  bool with_arrival = !peers_[peer].arrival_sent;
+  if (with_arrival && (attempt.channel != 0 || bytes + kArrivalBytes > frame_bytes_max_)) {
+    if (!send_arrival(peer)) return false;
+    with_arrival = false;
+  }
+  // The first message of a call carries the arrival record if both fit one frame.
+  if (with_arrival) bytes += kArrivalBytes;
+  const std::span<std::byte> room = stream(attempt.channel, peer).endpoint->reserve(bytes);
+  if (room.data() == nullptr) return false;
+  place = {room.data(), -1};
+  if (with_arrival) {
+    std::memcpy(room.data(), record_.data(), kArrivalBytes);
+    place.base += kArrivalBytes;
   }
   return true;
 }
@@ -202,57 +220,36 @@ bool Executor::destinations_ready(const Attempt& attempt) {
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
 // message is a sequence of pieces.
 void Executor::run(const Attempt& attempt) {
-  const LoweredOperand& memory = memory_operand(*attempt.step);
+  if (attempt.bytes == 0) return;
   std::size_t before = 0;
-  for (int piece = 0; piece < memory.count; ++piece) {
-    const std::size_t bytes =
-        geometry_.of(memory.chunk + piece, attempt.channel, attempt.slice).count * element_bytes_;
+  for (int piece = 0; piece < attempt.step.pieces; ++piece) {
+    const std::size_t bytes = piece_elements(attempt, piece) * element_bytes_;
     if (bytes > 0) run_piece(attempt, piece, before);
     before += bytes;
   }
 }
 
-void Executor::run_piece(const Attempt& attempt, int piece, std::size_t message_bytes_before) {
-  const LoweredStep& step = *attempt.step;
-  std::size_t elements = 0;
-  auto offset_of = [&](const LoweredOperand& o) {
-    const ElementRange range = geometry_.of(o.chunk + piece, attempt.channel, attempt.slice);
-    elements = range.count;
-    return range.begin * element_bytes_;
+void Executor::run_piece(const Attempt& attempt, int piece, std::size_t bytes_before) {
+  const CallStep& step = attempt.step;
+  const auto pointer = [&](const Place& place) {
+    if (place.chunk < 0) return place.base + bytes_before;
+    const ElementRange range = geometry_.of(place.chunk + piece, attempt.channel, attempt.slice);
+    return place.base + range.begin * element_bytes_;
   };
-  auto mine = [&](const LoweredOperand& o) {
-    return const_cast<std::byte*>(own_memory(o.buffer)) + offset_of(o);
-  };
-  auto theirs = [&](const LoweredOperand& o) {
-    return peers_[index(o.stream)].memory[static_cast<std::size_t>(o.buffer)] + offset_of(o);
-  };
+  const Place* place = places_.data();
   source_pointers_.clear();
-  for (std::size_t i = 0; i < step.sources.size(); ++i) {
-    const LoweredOperand& source = step.sources[i];
-    if (!is_message(source) || (direct(source) && source.direct == DirectForm::push))
-      source_pointers_.push_back(mine(source));
-    else if (direct(source))
-      source_pointers_.push_back(theirs(source));
-    else
-      source_pointers_.push_back(frames_[i] + message_bytes_before);
-  }
+  for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
+    source_pointers_.push_back(pointer(*place));
   destination_pointers_.clear();
-  for (std::size_t i = 0; i < step.destinations.size(); ++i) {
-    const LoweredOperand& destination = step.destinations[i];
-    std::byte* pointer = nullptr;
-    if (!is_message(destination))
-      pointer = mine(destination);
-    else if (!direct(destination))
-      pointer = rooms_[i] + message_bytes_before;
-    else if (destination.direct == DirectForm::push)
-      pointer = theirs(destination);
-    else
-      continue;  // only offered: the peer reads it where it is
+  for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
+    if (place->base == nullptr) continue;
+    std::byte* destination = pointer(*place);
     // A copy onto itself: in place, or pushed where it belongs.
-    if (step.kind == StepKind::copy && pointer == source_pointers_[0]) continue;
-    destination_pointers_.push_back(pointer);
+    if (step.kind == StepKind::copy && destination == source_pointers_[0]) continue;
+    destination_pointers_.push_back(destination);
   }
   if (destination_pointers_.empty()) return;
+  const std::size_t elements = piece_elements(attempt, piece);
   const auto stores = streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached;
   if (step.kind == StepKind::copy) {
     kernels::copy(source_pointers_[0], destination_pointers_, elements * element_bytes_, stores);
@@ -260,44 +257,43 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t message_
   }
   const bool divides = step.finish && call_.signature.op == ReduceOp::avg;
   kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
-                   destination_pointers_, elements, divides ? program_->shape.ranks : 1, stores});
+                   destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
+                   stores});
 }
 
 // Point 5.
 void Executor::finish_messages(Attempt& attempt) {
-  for (const LoweredOperand& source : attempt.step->sources) {
-    if (!is_message(source)) continue;
+  for (const CallOperand& destination : program_->destinations(attempt.step)) {
+    if (!destination.is_message) continue;
+    Stream& s = stream(attempt.channel, destination.stream);
+    ++s.sent[at(destination.way)];
+    if (destination.way != Way::staged) {
+      const Signal what = destination.way == Way::pull ? Signal::offered : Signal::produced;
+      s.endpoint->signal(what, number_sent(attempt, destination) + 1);
+      continue;
+    }
+    Peer& peer = peers_[destination.stream];
+    const bool with_arrival = !peer.arrival_sent;
+    const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
+    s.endpoint->commit(static_cast<std::uint32_t>(tag),
+                       attempt.bytes + (with_arrival ? kArrivalBytes : 0));
+    peer.arrival_sent = true;
+  }
+  for (const CallOperand& source : program_->sources(attempt.step)) {
+    if (!source.is_message || source.way == Way::push) continue;
     Stream& s = stream(attempt.channel, source.stream);
-    if (direct(source) && source.direct == DirectForm::push) continue;
-    if (direct(source))
+    ++s.received[at(source.way)];
+    if (source.way == Way::pull)
       s.endpoint->signal(Signal::taken, number_received(attempt, source) + 1);
     else
       s.endpoint->release();
-    ++s.taken;
-  }
-  const std::size_t bytes = message_bytes(attempt);
-  for (const LoweredOperand& destination : attempt.step->destinations) {
-    if (!is_message(destination)) continue;
-    Stream& s = stream(attempt.channel, destination.stream);
-    if (direct(destination)) {
-      s.endpoint->signal(Signal::produced, number_sent(attempt, destination) + 1);
-    } else {
-      Peer& peer = peers_[index(destination.stream)];
-      const bool with_arrival = !peer.arrival_sent;
-      const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
-      s.endpoint->commit(static_cast<std::uint32_t>(tag),
-                         bytes + (with_arrival ? kArrivalBytes : 0));
-      peer.arrival_sent = true;
-    }
-    ++s.sent;
   }
 }
 
 // Point 6.
 bool Executor::offers_taken(const Attempt& attempt) {
-  for (const LoweredOperand& destination : attempt.step->destinations) {
-    if (!is_message(destination) || !direct(destination)) continue;
-    if (destination.direct != DirectForm::pull) continue;
+  for (const CallOperand& destination : program_->destinations(attempt.step)) {
+    if (!destination.is_message || destination.way != Way::pull) continue;
     Stream& s = stream(attempt.channel, destination.stream);
     if (s.endpoint->signalled(Signal::taken) <= number_sent(attempt, destination)) return false;
   }

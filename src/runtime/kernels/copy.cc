@@ -46,11 +46,13 @@ std::size_t copy_pages(const std::byte* source, Destinations destinations, std::
 void copy_all(const std::byte* source, Destinations destinations, std::size_t bytes,
               StoreHint stores) {
   const Start start = plan_start(destinations, bytes, 1, stores);
+  if (!start.streaming) claim(destinations, 0, std::min(bytes, kClaimAheadBytes));
   if (start.head > 0) copy_few(source, destinations, 0, start.head);
   std::size_t offset = start.head;
   if (start.streaming) offset = copy_pages(source, destinations, offset, bytes);
-  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes)
-    copy_block<false>(source, destinations, offset);
+  offset = for_blocks(destinations, offset, bytes, [=](std::size_t at) HWY_ATTR {
+    copy_block<false>(source, destinations, at);
+  });
   for (; offset < bytes; offset += kVectorBytes)
     copy_few(source, destinations, offset, std::min(kVectorBytes, bytes - offset));
 }

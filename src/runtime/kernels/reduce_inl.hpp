@@ -28,6 +28,7 @@ class Reducer {
   void run(std::size_t bytes, std::size_t element_bytes) {
     const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
     const Start start = plan_start(call_.destinations, bytes, element_bytes, stores);
+    if (!start.streaming) claim(call_.destinations, 0, std::min(bytes, kClaimAheadBytes));
     if (start.head > 0) few(0, start.head);
     std::size_t offset = start.head;
     if constexpr (kBlocks) {
@@ -59,8 +60,8 @@ class Reducer {
   }
 
   std::size_t run_blocks(std::size_t offset, std::size_t bytes) {
-    for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block<false>(offset);
-    return offset;
+    return for_blocks(call_.destinations, offset, bytes,
+                      [this](std::size_t at) HWY_ATTR { block<false>(at); });
   }
 
   // Four vectors: enough independent work to hide the latency of the arithmetic. They are four

@@ -49,7 +49,7 @@ std::size_t Layout::bytes() const {
 void initialize(std::byte* memory, const Layout& layout) {
   auto* control = new (memory) Control;
   control->released.value.store(0, std::memory_order_relaxed);
-  for (auto& counter : control->signals) counter.value.store(0, std::memory_order_relaxed);
+  for (auto& value : control->signals.values) value.store(0, std::memory_order_relaxed);
   for (std::size_t i = 0; i < layout.cell_count; ++i)
     new (memory + layout.cells_offset() + i * sizeof(Cell)) Cell{};
   control->description = {kMagic, layout};
@@ -119,7 +119,7 @@ bool Consumer::news() {
     found = true;
   }
   for (std::size_t i = 0; i < kSignalCount; ++i) {
-    const std::uint64_t value = control_->signals[i].value.load(std::memory_order_acquire);
+    const std::uint64_t value = control_->signals.values[i].load(std::memory_order_acquire);
     found = found || value != seen_[i];
     seen_[i] = value;
   }

@@ -1,4 +1,4 @@
-// queue.hpp: a bounded queue of frames in memory that two ranks share, and the two counters that
+// queue.hpp: a bounded queue of frames in memory that two ranks share, and the counters that
 // travel beside it. One directed connection of the memory and shm transports is one such queue.
 //
 // What one core writes and another reads travels in cache lines, and every line that changes hands
@@ -9,8 +9,8 @@
 // in a ring of bytes, each in one piece, and their cell says where. The consumer's position lies on
 // a line of its own, which the producer reads only when the queue looks full.
 //
-//   | description | released | produced | granted | cells ... | payloads ...                     |
-//     once          consumer   producer   producer  producer    producer, read by the consumer
+//   | description | released | signals  | cells ... | payloads ...                              |
+//     once          consumer   producer   producer    producer, read by the consumer
 //
 // All that the other side wrote is checked before use: a peer gone mad is reported (corrupt()), and
 // costs neither a crash nor a read outside the queue.
@@ -68,9 +68,12 @@ struct Control {
   struct alignas(kLineBytes) Counter {
     std::atomic<std::uint64_t> value;
   };
+  struct alignas(kLineBytes) Signals {
+    std::atomic<std::uint64_t> values[kSignalCount];
+  };
   Description description;
-  Counter released;               // by the consumer: frames
-  Counter signals[kSignalCount];  // by the producer, indexed by Signal
+  Counter released;  // by the consumer: frames
+  Signals signals;   // by the producer, indexed by Signal
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -198,7 +201,7 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
 
 inline void Producer::signal(Signal which, std::uint64_t value) {
   if (control_ == nullptr) return;
-  control_->signals[static_cast<std::size_t>(which)].value.store(value, std::memory_order_release);
+  control_->signals.values[static_cast<std::size_t>(which)].store(value, std::memory_order_release);
 }
 
 inline bool Consumer::readable() const {
@@ -232,7 +235,7 @@ inline void Consumer::release() {
 inline std::uint64_t Consumer::signalled(Signal which) {
   const auto index = static_cast<std::size_t>(which);
   if (control_ == nullptr) return seen_[index];
-  seen_[index] = control_->signals[index].value.load(std::memory_order_acquire);
+  seen_[index] = control_->signals.values[index].load(std::memory_order_acquire);
   return seen_[index];
 }
 

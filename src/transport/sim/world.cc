@@ -1,6 +1,8 @@
 // world.cc: see world.hpp.
 #include "transport/sim/world.hpp"
 
+#include <array>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +26,9 @@ std::uint64_t next_random(std::uint64_t& state) {
 }
 
 const char* signal_name(Signal signal) {
-  if (signal == Signal::produced) return "produced";
-  return signal == Signal::granted ? "granted" : "taken";
+  static constexpr std::array<const char*, kSignalCount> kNames = {"offered", "produced", "granted",
+                                                                   "taken"};
+  return kNames[static_cast<std::size_t>(signal)];
 }
 
 }  // namespace

@@ -49,17 +49,25 @@ class MemoryRanks {
   }
 
   void run(const Case& c) {
-    SCOPED_TRACE(describe(c));
+    auto plans = make_plans(c);
+    ASSERT_EQ(plans.size(), idx(c.shape.ranks));
+    run(c, plans);
+  }
+
+  static std::vector<Plan> make_plans(const Case& c) {
     auto schedule = collectives::build(*c.algorithm, c.shape.ranks, c.shape.root, c.group);
-    ASSERT_TRUE(schedule.ok()) << schedule.status().to_string();
-    auto programs = collectives::lower_all(*schedule);
-    std::vector<Buffers> buffers;
+    EXPECT_TRUE(schedule.ok()) << schedule.status().to_string();
+    if (!schedule.ok()) return {};
     std::vector<Plan> plans;
-    for (Rank r = 0; r < c.shape.ranks; ++r) {
-      buffers.push_back(make_buffers(c.shape, r, c.in_place));
+    for (collectives::LoweredProgram& program : collectives::lower_all(*schedule))
       plans.push_back(Plan{std::string(c.algorithm->name), c.settings,
-                           std::make_shared<collectives::LoweredProgram>(programs[idx(r)]), 42});
-    }
+                           std::make_shared<collectives::LoweredProgram>(std::move(program)), 42});
+    return plans;
+  }
+
+  void start(const Case& c, const std::vector<Plan>& plans, std::vector<Buffers>& buffers) {
+    for (Rank r = 0; r < c.shape.ranks; ++r)
+      buffers.push_back(make_buffers(c.shape, r, c.in_place));
     ++sequence;
     for (Rank r = 0; r < c.shape.ranks; ++r) {
       Signature signature{sequence,          c.shape.collective, DataType::int64, c.shape.op,
@@ -67,6 +75,12 @@ class MemoryRanks {
       Call call{signature, buffers[idx(r)].input, buffers[idx(r)].output};
       ASSERT_TRUE(executors[idx(r)]->start(call, plans[idx(r)]).ok());
     }
+  }
+
+  void run(const Case& c, const std::vector<Plan>& plans) {
+    SCOPED_TRACE(describe(c));
+    std::vector<Buffers> buffers;
+    start(c, plans, buffers);
     bool all_done = false;
     int idle_rounds = 0;
     while (!all_done) {
@@ -157,6 +171,55 @@ TEST(Executor, EveryOperationAtAnOddSize) {
         world.run(
             {&algorithm, {algorithm.collective, 5, 2, 1013, op}, 1, {1, 4096, direct}, false});
   }
+}
+
+// Programs call the same few shapes again and again, and most of a call's set-up is kept for that.
+TEST(Executor, PlansThatComeAgainStartAfresh) {
+  MemoryRanks world(3);
+  const auto algorithm = collectives::find_algorithm(Collective::all_reduce, "ring");
+  const auto scatter = collectives::find_algorithm(Collective::reduce_scatter, "ring");
+  ASSERT_TRUE(algorithm.ok() && scatter.ok());
+  std::vector<Case> cases;
+  for (const bool direct : {false, true})
+    for (const std::size_t count : {std::size_t{7}, std::size_t{2000}})
+      for (const bool in_place : {false, true}) {
+        const PlanSettings settings{2, 1024, direct};
+        const Shape shape{Collective::all_reduce, 3, 0, count, ReduceOp::sum};
+        cases.push_back({*algorithm, shape, 1, settings, in_place});
+        cases.push_back(
+            {*scatter, {Collective::reduce_scatter, 3, 0, count}, 1, settings, in_place});
+      }
+  // One set of plans for all cases of an algorithm, so that programs meet again in other calls.
+  const std::vector<Plan> reduce = MemoryRanks::make_plans(cases[0]);
+  const std::vector<Plan> scattered = MemoryRanks::make_plans(cases[1]);
+  for (int round = 0; round < 3; ++round)
+    for (const Case& c : cases)
+      for (int again = 0; again < 3; ++again) {
+        std::vector<Plan> plans = c.shape.collective == Collective::all_reduce ? reduce : scattered;
+        for (Plan& plan : plans) plan.settings = c.settings;
+        world.run(c, plans);
+        if (HasFatalFailure()) return;
+      }
+}
+
+// A rank tells what it can before it computes: otherwise one of two ranks would always wait.
+TEST(Executor, OffersAndGrantsRunAheadOfTheData) {
+  MemoryRanks world(2);
+  const auto algorithm = collectives::find_algorithm(Collective::all_reduce, "direct");
+  ASSERT_TRUE(algorithm.ok());
+  const Case c{*algorithm, {Collective::all_reduce, 2, 0, 4000}, 1, {1, 512, true}, false};
+  std::vector<Buffers> buffers;
+  const std::vector<Plan> plans = MemoryRanks::make_plans(c);
+  world.start(c, plans, buffers);
+  for (Rank r : {0, 1}) {  // rank 1 sees rank 0's arrival, and can announce
+    ASSERT_TRUE(world.transports[idx(r)]->poll().ok());
+    world.executors[idx(r)]->advance();
+  }
+  Endpoint& from_1 = **world.transports[0]->endpoint(1, 0);
+  // Two messages a slice, eight slices: the offer of the last is message 14.
+  EXPECT_EQ(from_1.signalled(Signal::offered), 15U);
+  EXPECT_EQ(from_1.signalled(Signal::granted), 16U);
+  EXPECT_EQ(from_1.signalled(Signal::produced), 0U);
 }
 
 TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
