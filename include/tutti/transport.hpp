@@ -99,7 +99,8 @@ class Endpoint {
 // What a transport can do, for the planner's choice and for conformance tests.
 struct TransportTraits {
   std::string_view name;
-  bool direct = false;  // a peer's exported memory can be loaded and stored
+  bool direct = false;      // a peer's exported memory can be loaded and stored
+  bool any_memory = false;  // and all memory can be exported, not only some
 };
 
 // All connections of one rank within one communicator.

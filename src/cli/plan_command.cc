@@ -129,6 +129,7 @@ Status read_options(const Options& options, Question& question) {
   planning.channel_count = options.channels_max > 0 ? options.channels_max : gpu ? kGpuChannels : 1;
   planning.channel_count = std::max(planning.channel_count, options.channels);
   planning.direct_possible = options.direct;
+  planning.direct_bytes_min = gpu ? 0 : collectives::kDirectBytesMin;
   if (gpu) planning.frame_bytes_max = kGpuFrameBytes;
   TUTTI_TRY(read_bytes("--frame", options.frame, planning.frame_bytes_max));
   TUTTI_TRY(read_bytes("--slice", options.slice, planning.slice_bytes));

@@ -14,6 +14,9 @@
 namespace tutti::collectives {
 namespace {
 
+// What fits, beside the arrival record, the cell that announces a message in shared memory.
+constexpr double kTinyChunkBytes = 16;
+
 std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 bool is_core_link(const Topology& topology, const Link& link) {
@@ -224,6 +227,7 @@ class CostGraphBuilder {
     double read = 0;
     double written = 0;
     double overhead_ns = machine_.constants().step_ns;
+    double payload_ns = 0;
     bool landed = false;
     for (const LoweredOperand& source : lowered.sources) {
       if (source.kind == Operand::Kind::message) {
@@ -231,6 +235,7 @@ class CostGraphBuilder {
         const DirectForm form = form_of(source, route);
         overhead_ns +=
             form == DirectForm::none ? route.overhead.receive_ns : route.overhead.signal_ns;
+        payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
         landed |= form == DirectForm::push;
       }
       read += source.count;
@@ -242,6 +247,7 @@ class CostGraphBuilder {
         const Route& route = *to[index(destination.stream)];
         form = form_of(destination, route);
         overhead_ns += form == DirectForm::none ? route.overhead.send_ns : route.overhead.signal_ns;
+        payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
       }
       const bool in_place = landed && static_cast<int>(d) == lowered.landing;
       if (form != DirectForm::pull && !in_place) written += destination.count;
@@ -249,6 +255,7 @@ class CostGraphBuilder {
     // What is only offered, or was stored by the peer, is not read either.
     step.chunks_touched = written > 0 ? static_cast<float>(read + written) : 0;
     step.overhead_ns = static_cast<float>(overhead_ns);
+    step.payload_ns = static_cast<float>(payload_ns);
   }
 
   // Turns (key, value) pairs into half-open ranges per step.
@@ -364,8 +371,10 @@ class SliceSimulation {
     const CostGraph::Step& step = graph_.steps_[s];
     const double processor_rate = machine_.rate(step.processor);
     const double start_ns = std::max(states_[s].ready_ns, free_ns_[step.processor]);
+    const double overhead_ns =
+        step.overhead_ns + (chunk_bytes_ > kTinyChunkBytes ? step.payload_ns : 0);
     double end_ns = occupy(step.processor, start_ns,
-                           step.overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
+                           overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
       const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
       if (message.form == DirectForm::pull) end_ns = std::max(end_ns, transfer(message, start_ns));

@@ -29,13 +29,16 @@ struct MessageOverhead {
   double receive_ns = 0;  // of the receiver's: found in it and released
   double signal_ns = 0;   // of either end's, when it travels direct
   double wake_ns = 0;     // until the receiver sees it, while processors can do other things
+  double payload_ns =
+      0;  // of either end's, when staged data does not fit the cell that tells of it
 };
 
 // The numbers of the model that no topology holds. All are for one step, message or rank.
 struct CostConstants {
   // Source: cache-line transfers between two cores of a Xeon: 68 ns one way, 219 ns for a symmetric
-  // exchange of flags through the same path that topology defaults give 100 ns.
-  MessageOverhead shared_memory{60, 60, 30, 0};
+  // // exchange of flags through the same path that topology defaults give 100 ns. Signals and
+  // payloads fitted to all_reduce between two cores, 1 to 16 KiB, by doubling, ring and direct.
+  MessageOverhead shared_memory{60, 60, 100, 0, 120};
   // Source: 3.2 us one way between two processes over loopback TCP; half of it at each end.
   MessageOverhead sockets{1500, 1500, 1500, 0};
   // Assumed: a block of threads waits for each peer, so messages hardly delay each other.
@@ -147,6 +150,7 @@ class CostGraph {
     std::uint32_t dependencies = 0;
     float chunks_touched = 0;  // read and written by the processor
     float overhead_ns = 0;
+    float payload_ns = 0;  // more overhead, when messages are not tiny
     // Half-open ranges into dependents_, received_, and messages_ (in order of sender).
     std::uint32_t dependents_begin = 0, dependents_end = 0;
     std::uint32_t received_begin = 0, received_end = 0;

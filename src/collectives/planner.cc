@@ -313,6 +313,9 @@ Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
       if (direct && options.lowering == Lowering::automatic && prices &&
           !prices->graph().any_direct())
         continue;  // the same as staged, but exchanging addresses for nothing
+      if (direct && options.lowering == Lowering::automatic &&
+          query.count * size_of(query.type) < options.direct_bytes_min)
+        continue;
       found.push_back(settle(*entry, direct, query));
       if (!forced && found.back().not_possible.empty())
         found.back().not_possible = entry->not_priced;

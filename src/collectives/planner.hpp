@@ -23,6 +23,11 @@ namespace tutti::collectives {
 enum class Lowering : std::uint8_t { automatic, direct, staged };
 
 // What limits or forces the choice; equal on all ranks.
+// Whether buffers can be addressed by the peers is known once addresses have been exchanged. Where
+// only some memory can be, below this much data the exchange gains less for those who have such
+// memory than it costs those who have not. Source: all_reduce between two cores, 4 to 32 KiB.
+inline constexpr std::size_t kDirectBytesMin = 16 * 1024;
+
 struct PlannerOptions {
   std::string algorithm;  // empty: choose
   Lowering lowering = Lowering::automatic;
@@ -31,6 +36,7 @@ struct PlannerOptions {
   int channel_count = 1;                    // what the transport offers
   std::size_t frame_bytes_max = 64 * 1024;  // what the transport carries at once
   bool direct_possible = false;             // ranks of a node can address each other's memory
+  std::size_t direct_bytes_min = 0;         // blocks below this many bytes only travel staged
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;
 };

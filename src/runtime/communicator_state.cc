@@ -86,18 +86,22 @@ Status CommunicatorState::check(const Request& r) const {
   }
 }
 
+bool CommunicatorState::point_to_point_direct(const Request& r) const {
+  using collectives::Lowering;
+  const collectives::PlannerOptions& options = parts_.planner_options;
+  const bool large = r.count * size_of(r.type) >= kDirectPointToPointBytes;
+  return options.direct_possible && (options.lowering == Lowering::direct ||
+                                     (options.lowering == Lowering::automatic && large));
+}
+
 std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
     const Request& r) const {
-  using collectives::Lowering;
   auto plan = std::make_shared<collectives::Plan>();
   const collectives::PlannerOptions& options = parts_.planner_options;
   plan->algorithm = "point_to_point";
   plan->settings.slice_bytes =
       options.slice_bytes > 0 ? options.slice_bytes : options.frame_bytes_max;
-  const bool large = r.count * size_of(r.type) >= kDirectPointToPointBytes;
-  plan->settings.direct =
-      options.direct_possible &&
-      (options.lowering == Lowering::direct || (options.lowering == Lowering::automatic && large));
+  plan->settings.direct = point_to_point_direct(r);
   auto program = std::make_shared<collectives::LoweredProgram>(
       collectives::lower_point_to_point(size(), rank(), r.to, r.from));
   plan->hash = collectives::plan_hash(plan->algorithm, 1, program->shape, plan->settings);
@@ -105,21 +109,28 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
   return plan;
 }
 
-Result<std::shared_ptr<const collectives::Plan>> CommunicatorState::plan_for(const Request& r) {
-  if (r.collective == Collective::send_recv) return plan_point_to_point(r);
+// Lifetime  of what is returned: until the next call of the same collective asks.
+Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
-  if (memo.plan && memo.count == r.count && memo.type == r.type && memo.root == r.root)
-    return memo.plan;
-  auto plan = parts_.planner->plan({r.collective, r.count, r.type, r.root}, rank());
-  if (plan.ok()) memo = Memo{r.count, r.type, r.root, *plan};
-  return plan;
+  if (r.collective == Collective::send_recv) {
+    const bool fits = memo.plan && memo.to == r.to && memo.from == r.from &&
+                      memo.plan->settings.direct == point_to_point_direct(r);
+    if (!fits) memo = Memo{r.count, r.type, r.root, r.to, r.from, plan_point_to_point(r)};
+    return memo.plan.get();
+  }
+  if (!memo.plan || memo.count != r.count || memo.type != r.type || memo.root != r.root) {
+    auto plan = parts_.planner->plan({r.collective, r.count, r.type, r.root}, rank());
+    if (!plan.ok()) return plan.status();
+    memo = Memo{r.count, r.type, r.root, -1, -1, *std::move(plan)};
+  }
+  return memo.plan.get();
 }
 
 Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   TUTTI_TRY(check(request));
-  auto plan = plan_for(request);
+  const auto plan = plan_for(request);
   if (!plan.ok()) return plan.status();
-  work.plan_ = *std::move(plan);
+  work.plan_ = *plan;
   Signature& s = work.call_.signature;
   // Point-to-point calls are no collective ones: only two ranks count them.
   s.sequence = request.collective == Collective::send_recv ? 0 : ++sequence_;
@@ -138,8 +149,12 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
 // Starts it, and moves it for a few rounds under the same lock: a small call may be complete then.
 void CommunicatorState::submit(WorkState& work, int rounds) {
   std::lock_guard lock(mutex_);
-  waiting_.push_back(&work);
-  begin_next();
+  if (current_ == nullptr && waiting_.empty())
+    begin(work);
+  else
+    waiting_.push_back(&work);
+  // First what we can do for the peers, then what they have done.
+  if (current_ == &work) conclude(executor_->advance());
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
 
@@ -147,12 +162,13 @@ Status CommunicatorState::run(const Request& request) {
   WorkState work;
   TUTTI_TRY(prepare(request, work));
   submit(work, parts_.ranks_share_cores ? 1 : kRoundsAtOnce);
-  return work.done() ? work.status_ : wait(work);
+  return work.done() ? std::move(work.status_) : wait(work);
 }
 
 Result<Work> CommunicatorState::start(const Request& request) {
   auto work = std::make_shared<WorkState>();
   TUTTI_TRY(prepare(request, *work));
+  work->kept_ = memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
   submit(*work, 1);
   return Work(std::move(work));
@@ -164,13 +180,18 @@ void CommunicatorState::complete_current(const Status& status) {
   work->done_.store(true, std::memory_order_release);
 }
 
-void CommunicatorState::begin_next() {
+void CommunicatorState::begin(WorkState& work) {
   idle_polls_ = 0;
+  current_ = &work;
+  const Status status = executor_->start(work.call_, *work.plan_);
+  if (!status.ok()) complete_current(status);
+}
+
+void CommunicatorState::begin_next() {
   while (current_ == nullptr && !waiting_.empty()) {
-    current_ = waiting_.front();
+    WorkState& work = *waiting_.front();
     waiting_.pop_front();
-    const Status status = executor_->start(current_->call_, *current_->plan_);
-    if (!status.ok()) complete_current(status);
+    begin(work);
   }
 }
 
@@ -179,17 +200,22 @@ void CommunicatorState::begin_next() {
 // moment and not the call.
 bool CommunicatorState::drive_locked() {
   if (current_ == nullptr) return false;
-  Result<bool> polled = transport_->poll();
+  const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
-  if (moved || idle_polls_ == 0 || idle_polls_ >= kIdlePollsMax || !polled.ok()) {
+  if (moved || ++idle_polls_ >= kIdlePollsMax || !polled.ok()) {
     moved |= executor_->advance();
     idle_polls_ = 0;
   }
-  idle_polls_ = moved ? 0 : idle_polls_ + 1;
   // What arrived before a peer was lost may have been all that this call needed.
   if (!polled.ok() && !executor_->done())
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
+  return conclude(moved);
+}
+
+// After every advance: a call that is over makes place for the next.
+bool CommunicatorState::conclude(bool moved) {
+  if (current_ == nullptr) return moved;
   if (aborted_.load(std::memory_order_relaxed) && !executor_->done())
     executor_->fail(Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank())));
   if (!executor_->done()) return moved;

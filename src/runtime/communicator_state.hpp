@@ -35,7 +35,8 @@ class WorkState {
   friend class CommunicatorState;
   std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
   Call call_;
-  std::shared_ptr<const collectives::Plan> plan_;
+  const collectives::Plan* plan_ = nullptr;
+  std::shared_ptr<const collectives::Plan> kept_;  // of an asynchronous work: *plan_
   Status status_;
   std::atomic<bool> done_{false};
 };
@@ -95,11 +96,14 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
  private:
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
-  Result<std::shared_ptr<const collectives::Plan>> plan_for(const Request& request);
+  Result<const collectives::Plan*> plan_for(const Request& request);
+  bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
+  bool conclude(bool moved);
+  void begin(WorkState& work);
   void begin_next();
   void complete_current(const Status& status);
   void give_up(WorkState& work);
@@ -117,6 +121,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     std::size_t count = 0;
     DataType type = DataType::float32;
     Rank root = 0;
+    Rank to = -1;  // of send_recv
+    Rank from = -1;
     std::shared_ptr<const collectives::Plan> plan;
   };
   Memo memos_[std::size(kAllCollectives)];

@@ -371,7 +371,7 @@ bool Executor::advance_slice(int channel, std::size_t slice) {
 // Grants and offers of slices that have just entered the window, before anything is computed: a
 // peer that had to wait for them behind our arithmetic would stand still, and then we for it.
 bool Executor::announce(int channel) {
-  if (!call_.signature.direct || geometry_.slices() == 1) return false;
+  if (!call_.signature.direct) return false;
   for (const Peer& peer : peers_)
     if (!peer.settled) return false;
   Channel& c = channels_[index(channel)];

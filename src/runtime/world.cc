@@ -152,7 +152,9 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   planning.slice_bytes = config.slice_bytes;
   planning.channel_count = parts.transport->channel_count();
   planning.frame_bytes_max = parts.transport->frame_bytes_max();
-  planning.direct_possible = parts.transport->traits().direct;
+  const TransportTraits traits = parts.transport->traits();
+  planning.direct_possible = traits.direct;
+  planning.direct_bytes_min = traits.any_memory ? 0 : collectives::kDirectBytesMin;
   auto seen = planning_topology(*cards, planning.direct_possible);
   if (!seen.ok()) return seen.status();
   parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),

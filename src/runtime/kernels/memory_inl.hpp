@@ -14,6 +14,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/cache_line.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/kernels/targets.hpp"
 // After the targets.
@@ -93,27 +94,15 @@ HWY_INLINE void store_block(const ByteVector (&values)[4], std::byte* to) {
   put(values[3], to + 3 * kVectorBytes);
 }
 
-// A store into the caches first takes the line away from whoever used it last, and a core has few
-// such requests under way: asked for early, the line is there in time. Where another core has read
-// the line, or the caches have lost it, this halves the time of a pass.
-inline constexpr std::size_t kLineBytes = 64;
-inline constexpr std::size_t kClaimAheadBytes = 8 * kLineBytes;
-
-HWY_INLINE void claim_line(std::byte* line) {
-#if defined(__x86_64__)
-  // By hand: compilers turn their built-in into a prefetch for reading unless they may assume more
-  // than the baseline, and the processors that lack the instruction take it for no operation.
-  asm volatile("prefetchw %0" : : "m"(*line));
-#else
-  __builtin_prefetch(line, 1, 3);
-#endif
-}
+// How far ahead of their stores lines are claimed. Where another core has read them, or the caches
+// have lost them, that halves the time of a pass.
+inline constexpr std::size_t kClaimAheadBytes = 8 * base::kLineBytes;
 
 // The lines of [from, to) of every destination.
 HWY_INLINE void claim(std::span<std::byte* const> destinations, std::size_t from, std::size_t to) {
   for (std::byte* destination : destinations)
-    for (std::size_t offset = from; offset < to; offset += kLineBytes)
-      claim_line(destination + offset);
+    for (std::size_t offset = from; offset < to; offset += base::kLineBytes)
+      base::claim_line(destination + offset);
 }
 
 // Calls block(offset) for every whole block from `offset` on, and claims the destinations ahead of

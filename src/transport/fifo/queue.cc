@@ -10,6 +10,9 @@ namespace {
 constexpr std::uint64_t kMagic = 0x3230717574747574;  // "tuttuq02"
 constexpr std::uint64_t kCellCount = 64;
 constexpr std::size_t kPageBytes = 4096;
+// Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
+// its writer busy long enough to claim the rest on the way.
+constexpr std::size_t kClaimedBytes = 4096;
 
 constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -89,7 +92,10 @@ std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
   reserved_ = fits ? written_ : written_ - place + layout_.payload_bytes;
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) refresh();
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) return full();
-  return {payloads_ + reserved_ % layout_.payload_bytes, bytes};
+  std::byte* room = payloads_ + reserved_ % layout_.payload_bytes;
+  for (std::size_t line = 0; line < std::min(bytes, kClaimedBytes); line += kLineBytes)
+    base::claim_line(room + line);
+  return {room, bytes};
 }
 
 std::span<std::byte> Producer::full() {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/assert.hpp"
+#include "base/cache_line.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::transport::fifo {
@@ -175,6 +176,8 @@ inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   TUTTI_ASSERT(bytes <= layout_.frame_bytes_max, "a frame has at most frame_bytes_max() bytes");
   if (sent_ - released_ == layout_.cell_count) refresh();
   if (sent_ - released_ == layout_.cell_count) return full();
+  // While the frame is being built. Not earlier: the consumer would take the line away again.
+  base::claim_line(&cells_[cell_index()]);
   in_cell_ = bytes <= kInlineBytes;
   if (!in_cell_) return reserve_in_ring(bytes);
   return {staging_, bytes};

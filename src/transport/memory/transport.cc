@@ -61,7 +61,9 @@ class MemoryTransport final : public Transport {
     for (MemoryEndpoint* endpoint : live_) fifo::ring(world_->doorbell(endpoint->peer()));
   }
 
-  TransportTraits traits() const override { return {.name = "memory", .direct = true}; }
+  TransportTraits traits() const override {
+    return {.name = "memory", .direct = true, .any_memory = true};
+  }
   Rank rank() const override { return rank_; }
   int size() const override { return world_->size(); }
   std::size_t frame_bytes_max() const override { return world_->options().frame_bytes_max; }

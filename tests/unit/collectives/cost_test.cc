@@ -62,10 +62,12 @@ TEST(Cost, BroadcastOverOneLinkStaged) {
 TEST(Cost, AllReduceOfTwoCoresByDoubling) {
   World world(*parse_synthetic_topology("2 memory=12 memory_ns=50"), 2);
   const SliceCost cost =
-      world.graph(Collective::all_reduce, "doubling", false).price(world.machine, 2400);
-  // Copy out (read and write), 100 ns of path, reduce (read twice, write once), at 24 bytes per ns.
-  const double send = 20 + 60 + 2 * 100;
-  const double reduce = 20 + 60 + 3 * 100;
+      world.graph(Collective::all_reduce, "doubling", false)
+          .price(world.machine, 2400);  // Copy out (read and write), 100 ns of path, reduce (read
+                                        // twice, write once), at 24 bytes per ns.
+  const double payload = world.machine.constants().shared_memory.payload_ns;
+  const double send = 20 + 60 + payload + 2 * 100;
+  const double reduce = 20 + 60 + payload + 3 * 100;
   EXPECT_NEAR(cost.time_ns, send + 100 + reduce, 1e-3);
   EXPECT_NEAR(cost.busy_ns, send + reduce, 1e-3);
   EXPECT_EQ(cost.alike, 2);
@@ -86,8 +88,9 @@ TEST(Cost, DirectAllReduceReadsAndWritesOnce) {
   const CostGraph staged = world.graph(Collective::all_reduce, "direct", false);
   EXPECT_FALSE(staged.any_direct());
   EXPECT_EQ(staged.exchange_ns(), 0);
-  EXPECT_NEAR(staged.price(world.machine, bytes).busy_ns - staged.price(world.machine, 0).busy_ns,
-              8 * bytes / 24, 1e-3);
+  EXPECT_NEAR(
+      staged.price(world.machine, 2 * bytes).busy_ns - staged.price(world.machine, bytes).busy_ns,
+      8 * bytes / 24, 1e-3);
 }
 
 TEST(Cost, MessagesQueueForALink) {

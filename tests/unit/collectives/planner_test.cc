@@ -147,6 +147,19 @@ TEST(Planner, MoreBytesTakeNoLess) {
   }
 }
 
+// Where only some memory can be addressed, small calls are not worth finding out.
+TEST(Planner, SmallBlocksTravelStagedUnlessToldOtherwise) {
+  PlannerOptions options = with_direct();
+  options.direct_bytes_min = 16 * 1024;
+  Planner planner = make("2", 2, options);
+  for (const std::size_t bytes : {std::size_t{4}, std::size_t{8192}, std::size_t{16380}})
+    EXPECT_FALSE((*planner.plan(all_reduce(bytes), 0))->settings.direct) << bytes;
+  EXPECT_TRUE((*planner.plan(all_reduce(kMiB), 0))->settings.direct);
+  options.lowering = Lowering::direct;
+  Planner told = make("2", 2, options);
+  EXPECT_TRUE((*told.plan(all_reduce(8192), 0))->settings.direct);
+}
+
 // The model and the bounds tell the same story: nothing is predicted to be quicker than possible.
 TEST(Planner, NothingBeatsTheBound) {
   for (const char* line :
