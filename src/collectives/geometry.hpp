@@ -42,26 +42,33 @@ class Geometry {
       : count_(count),
         chunks_(static_cast<std::size_t>(chunks)),
         channels_(static_cast<std::size_t>(channels)),
-        slices_(slices) {}
+        slices_(slices),
+        pieces_of_block_(chunks_ * channels_ * slices_) {}
 
   // Slice `slice` of chunk `chunk` on `channel`, from the beginning of the buffer.
   ElementRange of(int chunk, int channel, std::size_t slice) const {
     const auto index = static_cast<std::size_t>(chunk);
-    const std::size_t block = index / chunks_;
-    ElementRange range{block * count_, count_};
-    if (channels_ > 1) range = part(range, static_cast<std::size_t>(channel), channels_);
-    if (chunks_ > 1) range = part(range, index % chunks_, chunks_);
-    if (slices_ > 1) range = part(range, slice, slices_);
-    return range;
+    if (pieces_of_block_ == 1) return {index * count_, count_};
+    return cut(index, static_cast<std::size_t>(channel), slice);
   }
 
   std::size_t slices() const { return slices_; }
 
  private:
+  ElementRange cut(std::size_t chunk, std::size_t channel, std::size_t slice) const {
+    const std::size_t block = chunk / chunks_;
+    ElementRange range{block * count_, count_};
+    if (channels_ > 1) range = part(range, channel, channels_);
+    if (chunks_ > 1) range = part(range, chunk % chunks_, chunks_);
+    if (slices_ > 1) range = part(range, slice, slices_);
+    return range;
+  }
+
   std::size_t count_ = 0;
   std::size_t chunks_ = 1;
   std::size_t channels_ = 1;
   std::size_t slices_ = 1;
+  std::size_t pieces_of_block_ = 1;  // small calls are not cut at all, and need no division
 };
 
 // The number of slices at which no message exceeds `slice_bytes`; 0 when even single elements do,

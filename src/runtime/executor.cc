@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -239,8 +240,8 @@ bool Executor::take_arrival(std::size_t peer) {
 }
 
 bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> record) {
-  const bool alike =
-      record.size() >= kArrivalBytes && std::equal(record_.begin(), record_.end(), record.begin());
+  const bool alike = record.size() >= kArrivalBytes &&
+                     std::memcmp(record.data(), record_.data(), kArrivalBytes) == 0;
   if (!alike || call_.signature.direct) {
     const std::optional<Arrival> arrival = decode_arrival(record);
     if (!arrival) {

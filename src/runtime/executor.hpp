@@ -106,9 +106,10 @@ class Executor {
     int channel;
     std::size_t slice;
     const CallStep& step;
-    Phase* phases;          // of all steps of this slice
-    Phase& phase;           // of this step
-    std::size_t bytes = 0;  // of each of its messages, once measured
+    Phase* phases;             // of all steps of this slice
+    Phase& phase;              // of this step
+    std::size_t elements = 0;  // of each of its messages, once measured
+    std::size_t bytes = 0;
   };
 
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
@@ -152,7 +153,8 @@ class Executor {
   bool refuse_message(const Attempt& attempt, std::size_t peer, std::uint32_t tag,
                       std::size_t bytes);
   void run(const Attempt& attempt);
-  void run_piece(const Attempt& attempt, int piece, std::size_t bytes_before);
+  void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
+                 std::size_t elements);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 

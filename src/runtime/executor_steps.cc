@@ -46,10 +46,9 @@ std::size_t Executor::piece_elements(const Attempt& attempt, int piece) const {
 }
 
 void Executor::measure(Attempt& attempt) const {
-  std::size_t elements = 0;
   for (int piece = 0; piece < attempt.step.pieces; ++piece)
-    elements += piece_elements(attempt, piece);
-  attempt.bytes = elements * element_bytes_;
+    attempt.elements += piece_elements(attempt, piece);
+  attempt.bytes = attempt.elements * element_bytes_;
 }
 
 bool Executor::try_step(Attempt& attempt) {
@@ -220,19 +219,21 @@ bool Executor::reserve_room(Attempt& attempt, std::size_t peer, Place& place) {
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
 // message is a sequence of pieces.
 void Executor::run(const Attempt& attempt) {
-  if (attempt.bytes == 0) return;
+  if (attempt.elements == 0) return;
+  if (attempt.step.pieces == 1) return run_piece(attempt, 0, 0, attempt.elements);
   std::size_t before = 0;
   for (int piece = 0; piece < attempt.step.pieces; ++piece) {
-    const std::size_t bytes = piece_elements(attempt, piece) * element_bytes_;
-    if (bytes > 0) run_piece(attempt, piece, before);
-    before += bytes;
+    const std::size_t elements = piece_elements(attempt, piece);
+    if (elements > 0) run_piece(attempt, piece, before, elements);
+    before += elements;
   }
 }
 
-void Executor::run_piece(const Attempt& attempt, int piece, std::size_t bytes_before) {
+void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
+                         std::size_t elements) {
   const CallStep& step = attempt.step;
   const auto pointer = [&](const Place& place) {
-    if (place.chunk < 0) return place.base + bytes_before;
+    if (place.chunk < 0) return place.base + elements_before * element_bytes_;
     const ElementRange range = geometry_.of(place.chunk + piece, attempt.channel, attempt.slice);
     return place.base + range.begin * element_bytes_;
   };
@@ -249,7 +250,6 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t bytes_be
     destination_pointers_.push_back(destination);
   }
   if (destination_pointers_.empty()) return;
-  const std::size_t elements = piece_elements(attempt, piece);
   const auto stores = streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached;
   if (step.kind == StepKind::copy) {
     kernels::copy(source_pointers_[0], destination_pointers_, elements * element_bytes_, stores);

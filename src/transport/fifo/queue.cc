@@ -8,7 +8,7 @@ namespace tutti::transport::fifo {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x3230717574747574;  // "tuttuq02"
-constexpr std::uint64_t kCellCount = 64;
+constexpr std::uint64_t kCellCount = 32;
 constexpr std::size_t kPageBytes = 4096;
 // Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
 // its writer busy long enough to claim the rest on the way.
@@ -39,7 +39,7 @@ Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
   return layout;
 }
 
-std::size_t Layout::cells_offset() const { return round_up(sizeof(Control), kLineBytes); }
+std::size_t Layout::cells_offset() const { return round_up(sizeof(Control), alignof(Cell)); }
 
 std::size_t Layout::payloads_offset() const {
   return round_up(cells_offset() + cell_count * sizeof(Cell), kPageBytes);

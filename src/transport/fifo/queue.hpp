@@ -2,12 +2,14 @@
 // travel beside it. One directed connection of the memory and shm transports is one such queue.
 //
 // What one core writes and another reads travels in cache lines, and every line that changes hands
-// costs about the same, however little of it is used. So a small frame (up to 48 bytes) is one
-// line: the frame's number, its header and its payload together, published by one store. The
-// consumer looks at one line only, the next cell's; that line's number says whether the frame is
-// there, so that no shared tail index goes back and forth. Larger payloads lie one behind the other
-// in a ring of bytes, each in one piece, and their cell says where. The consumer's position lies on
-// a line of its own, which the producer reads only when the queue looks full.
+// costs about the same, however little of it is used. So a tiny frame (up to 48 bytes) is one line:
+// the frame's number, its header and its payload together, published by one store. The consumer
+// looks at one line only, the next cell's; that line's number says whether the frame is there, so
+// that no shared tail index goes back and forth. A small frame (up to 1 KiB and some headers) fills
+// the lines that follow, too: the consumer knows where they are before it knows what they hold, and
+// fetches all of them at once. Larger payloads lie one behind the other in a ring of bytes, each in
+// one piece, and their cell says where. The consumer's position lies on a line of its own, which
+// the producer reads only when the queue looks full.
 //
 //   | description | released | signals  | cells ... | payloads ...                              |
 //     once          consumer   producer   producer    producer, read by the consumer
@@ -32,8 +34,10 @@
 
 namespace tutti::transport::fifo {
 
-inline constexpr std::size_t kLineBytes = 64;
-inline constexpr std::size_t kInlineBytes = 48;
+using base::kLineBytes;
+inline constexpr std::size_t kHeaderBytes = 16;                            // of a cell
+inline constexpr std::size_t kTinyBytes = kLineBytes - kHeaderBytes;       // beside the header
+inline constexpr std::size_t kInlineBytes = kTinyBytes + 16 * kLineBytes;  // in the whole cell
 
 // How a queue's memory is divided; both sides compute it from the same options.
 struct Layout {
@@ -57,7 +61,7 @@ struct alignas(kLineBytes) Cell {
   std::atomic<std::uint32_t> place;  // of the payload: kInCell, or which line of the ring
   std::byte payload[kInlineBytes];
 };
-static_assert(sizeof(Cell) == kLineBytes);
+static_assert(sizeof(Cell) == kHeaderBytes + kInlineBytes);
 inline constexpr std::uint32_t kInCell = 0xffffffff;
 
 // The head of a queue's memory, one line for each thing that somebody else writes.
@@ -124,11 +128,12 @@ class Producer {
   std::uint64_t written_ = 0;   // end of the last payload
   std::uint64_t freed_ = 0;     // end of the last payload released
   std::uint64_t reserved_ = 0;  // where the payload that is being built begins
-  bool in_cell_ = true;         // it is a small one
+  bool in_cell_ = true;         // or it is small and goes into its cell
   bool starved_ = false;
   bool corrupt_ = false;
-  std::vector<std::uint64_t> ends_;  // by cell: where its frame's payload ended
-  // A small frame is built here and copied at commit: were it built in its cell, the consumer's
+  std::vector<std::uint64_t>
+      ends_;  // by cell: where its frame's payload ended  // A frame for a cell is built here and
+              // copied at commit: were it built in its cell, the consumer's
   // looking at the cell would take the line away between two stores.
   alignas(kLineBytes) std::byte staging_[kInlineBytes] = {};
 };
@@ -180,6 +185,8 @@ inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   base::claim_line(&cells_[cell_index()]);
   in_cell_ = bytes <= kInlineBytes;
   if (!in_cell_) return reserve_in_ring(bytes);
+  for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
+    base::claim_line(cells_[cell_index()].payload + line);
   return {staging_, bytes};
 }
 
@@ -188,8 +195,10 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   Cell& cell = cells_[cell_index()];
   std::uint32_t place = kInCell;
   if (in_cell_) {
-    // All of it, whatever `bytes` is: a copy of a length known to the compiler is a few moves.
-    std::memcpy(cell.payload, staging_, kInlineBytes);
+    // Whole lines, whatever `bytes` is: a copy of a length known to the compiler is a few moves.
+    std::memcpy(cell.payload, staging_, kTinyBytes);
+    for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
+      std::memcpy(cell.payload + line, staging_ + line, kLineBytes);
   } else {
     place = static_cast<std::uint32_t>(reserved_ % layout_.payload_bytes / kLineBytes);
     written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -218,7 +227,7 @@ inline bool Consumer::peek(Frame& frame) {
   const std::size_t bytes = cell.bytes.load(std::memory_order_relaxed);
   const std::size_t place = cell.place.load(std::memory_order_relaxed);
   const bool in_cell = place == kInCell;
-  if (bytes > (in_cell ? kInlineBytes : layout_.frame_bytes_max) ||
+  if (bytes > layout_.frame_bytes_max || (in_cell && bytes > kInlineBytes) ||
       (!in_cell && place * kLineBytes + bytes > layout_.payload_bytes)) {
     corrupt_ = true;
     return false;

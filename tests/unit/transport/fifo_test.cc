@@ -97,8 +97,8 @@ TEST_F(QueueTest, DetachedSidesDoNothing) {
 TEST_F(QueueTest, BehavesAsABoundedList) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     std::minstd_rand random(seed);
-    const std::size_t frame_bytes_max = 1 + random() % 700;
-    make(frame_bytes_max, random() % 3000);
+    const std::size_t frame_bytes_max = 1 + random() % 4000;
+    make(frame_bytes_max, random() % 12000);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
@@ -124,28 +124,30 @@ TEST_F(QueueTest, BehavesAsABoundedList) {
 
 // A payload is never cut in two, so that the ring's end may stay unused; still two must fit.
 TEST_F(QueueTest, TwoLargestFramesAlwaysFit) {
-  for (std::size_t offset = 0; offset < 3 * 512; offset += kLineBytes) {
-    make(512, 0);
+  constexpr std::size_t kLargest = 4096;
+  constexpr std::size_t kSmallest = kInlineBytes + kLineBytes / 2;  // that goes through the ring
+  for (std::size_t offset = 0; offset < 3 * kLargest; offset += kSmallest) {
+    make(kLargest, 0);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
     consumer_.attach(memory_.get(), layout_);
-    for (std::size_t at = 0; at < offset; at += kLineBytes)
-      ASSERT_TRUE(send(kLineBytes, 1) && receive(kLineBytes, 1));
-    ASSERT_TRUE(send(512, 2));
+    for (std::size_t at = 0; at < offset; at += kSmallest)
+      ASSERT_TRUE(send(kSmallest, 1) && receive(kSmallest, 1));
+    ASSERT_TRUE(send(kLargest, 2));
     for (std::uint8_t i = 3; i < 10; ++i) {
-      ASSERT_TRUE(send(512, i)) << "after " << offset << " bytes";
-      ASSERT_TRUE(receive(512, static_cast<std::uint8_t>(i - 1)));
+      ASSERT_TRUE(send(kLargest, i)) << "after " << offset << " bytes";
+      ASSERT_TRUE(receive(kLargest, static_cast<std::uint8_t>(i - 1)));
     }
   }
 }
 
 TEST_F(QueueTest, AReservationThatIsGivenUpLeavesNoTrace) {
-  make(512, 1024);
+  make(4096, 8192);
   for (std::uint8_t i = 1; i < 100; ++i) {
-    ASSERT_EQ(producer_.reserve(512).size(), 512u);
-    ASSERT_TRUE(send(i, i));
-    ASSERT_TRUE(receive(i, i));
+    ASSERT_EQ(producer_.reserve(i % 2 == 0 ? 4096 : 100).size(), i % 2 == 0 ? 4096u : 100u);
+    ASSERT_TRUE(send(20 * i, i));
+    ASSERT_TRUE(receive(20 * i, i));
   }
 }
 
@@ -185,14 +187,15 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
     std::uint32_t bytes;
     std::uint32_t place;
   };
-  for (const Damage damage : {Damage{49, kInCell}, Damage{0xffffffff, kInCell}, Damage{129, 0},
-                              Damage{64, 6}, Damage{128, 5}, Damage{1, 0xfffffffe}}) {
-    make(128, 256);
+  for (const Damage damage :
+       {Damage{kInlineBytes + 1, kInCell}, Damage{0xffffffff, kInCell}, Damage{2049, 0},
+        Damage{64, 96}, Damage{2048, 65}, Damage{1, 0xfffffffe}}) {
+    make(2048, 4096);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
     consumer_.attach(memory_.get(), layout_);
-    ASSERT_TRUE(send(100, 1));
+    ASSERT_TRUE(send(1500, 1));
     cell(0).bytes = damage.bytes;
     cell(0).place = damage.place;
     Frame frame;
