@@ -278,7 +278,8 @@ struct FaultKind {
   Done (*make)(Site<World>&);
 };
 
-constexpr FaultKind<TwoSidedWorld> kTwoSidedFaults[] = {
+template <typename World>
+constexpr FaultKind<World> kFaultsOfBoth[] = {
     {"drop step", drop_step},
     {"drop dependency", drop_dependency},
     {"drop dependency", drop_dependency},
@@ -290,21 +291,13 @@ constexpr FaultKind<TwoSidedWorld> kTwoSidedFaults[] = {
     {"change chunk", change_chunk},
     {"change buffer", change_buffer},
     {"change count", change_count},
+};
+
+constexpr FaultKind<TwoSidedWorld> kTwoSidedFaults[] = {
     {"change peer", change_peer},
 };
 
 constexpr FaultKind<LoweredWorld> kLoweredFaults[] = {
-    {"drop step", drop_step},
-    {"drop dependency", drop_dependency},
-    {"drop dependency", drop_dependency},
-    {"reorder messages", reorder_messages},
-    {"swap kind", swap_kind},
-    {"finish", toggle_finish},
-    {"drop operand", drop_operand},
-    {"duplicate operand", duplicate_operand},
-    {"change chunk", change_chunk},
-    {"change buffer", change_buffer},
-    {"change count", change_count},
     {"change stream", change_stream},
     {"change ordinal", change_ordinal},
     {"change direct form", change_direct},
@@ -316,12 +309,16 @@ constexpr FaultKind<LoweredWorld> kLoweredFaults[] = {
     {"change message count", change_message_count},
 };
 
+// `own`: the faults that only this form knows.
 template <typename World>
 std::optional<Mutant<World>> make_mutant(const World& world, SplitMix& dice,
-                                         std::span<const FaultKind<World>> faults) {
+                                         std::span<const FaultKind<World>> own) {
   Mutant<World> mutant{world, {}, {}};
   Site<World> site{mutant.world, dice};
-  const FaultKind<World>& fault = faults[at(dice.below(size_of(faults)))];
+  constexpr int kShared = static_cast<int>(std::size(kFaultsOfBoth<World>));
+  const int number = dice.below(kShared + size_of(own));
+  const FaultKind<World>& fault =
+      number < kShared ? kFaultsOfBoth<World>[number] : own[at(number - kShared)];
   site.rank = dice.below(rank_count(world));
   if (site.steps().empty()) return std::nullopt;
   site.step = dice.below(size_of(site.steps()));

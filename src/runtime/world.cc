@@ -110,6 +110,7 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.context = members.context;
   options.job_secret = members.secret;
   options.ranks_share_cores = ranks_share_cores;
+  options.setup_timeout = config.setup_timeout;
   return options;
 }
 

@@ -3,6 +3,7 @@
 // Knows nothing of any one transport; each folder reads the fields that concern it.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -21,6 +22,7 @@ struct TransportOptions {
   std::string job_secret;                   // proves that a peer belongs to the job; may be empty
   std::string bind_address = "127.0.0.1";   // where sockets listen
   bool ranks_share_cores = false;           // more ranks than cores on this host
+  std::chrono::milliseconds setup_timeout{30'000};  // to find the other ranks
 };
 
 }  // namespace tutti::transport

@@ -40,7 +40,7 @@ Result<Descriptor> make_secret_file() {
   const auto secret = base::make_job_secret();
   TUTTI_TRY(secret);
   Descriptor file(memfd_create("tutti-job-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file.is_open()) return system_error("cannot make a file for the job secret");
+  if (!file.open()) return system_error("cannot make a file for the job secret");
   const auto size = static_cast<ssize_t>(secret->size());
   constexpr int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   if (write(file.number(), secret->data(), secret->size()) != size ||
@@ -57,7 +57,7 @@ Result<int> find_free_port() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.is_open() || bind(socket.number(), generic, size) != 0 ||
+  if (!socket.open() || bind(socket.number(), generic, size) != 0 ||
       getsockname(socket.number(), generic, &size) != 0)
     return system_error("cannot find a free port for MASTER_PORT");
   return ntohs(address.sin_port);
@@ -98,7 +98,7 @@ class SignalInbox {
     blocked_ = true;
     ::signal(SIGPIPE, SIG_IGN);
     inbox_ = Descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    return inbox_.is_open() ? Status() : system_error("signalfd");
+    return inbox_.open() ? Status() : system_error("signalfd");
   }
   ~SignalInbox() {
     if (blocked_) sigprocmask(SIG_SETMASK, &before_, nullptr);
@@ -137,7 +137,7 @@ struct Stream {
     }
   }
   void close() {
-    source.reset();
+    source.close();
     lines.finish();
   }
 };
@@ -181,7 +181,7 @@ class Launch {
     }
     // What the ranks left in their pipes; processes that outlived their rank are not waited for.
     for (Stream& stream : streams_) {
-      if (!stream.source.is_open()) continue;
+      if (!stream.source.open()) continue;
       stream.pump(kPipeBytes);
       stream.close();
     }
@@ -202,7 +202,7 @@ class Launch {
     std::vector<pollfd> polled = {{signals_.descriptor(), POLLIN, 0}};
     std::vector<Stream*> readable = {nullptr};
     for (Stream& stream : streams_) {
-      if (!stream.source.is_open() || !stream.lines.can_take()) continue;
+      if (!stream.source.open() || !stream.lines.can_take()) continue;
       polled.push_back({stream.source.number(), POLLIN, 0});
       readable.push_back(&stream);
     }

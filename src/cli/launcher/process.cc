@@ -122,11 +122,6 @@ bool is_program(const std::string& path) {
 
 }  // namespace
 
-void Descriptor::reset() {
-  if (number_ >= 0) close(number_);
-  number_ = -1;
-}
-
 Result<Process> start(const ProcessSpec& spec) {
   auto output = make_pipe();
   TUTTI_TRY(output);
@@ -143,7 +138,7 @@ Result<Process> start(const ProcessSpec& spec) {
 
   // Both sides set the group, so that it is there whoever runs first.
   setpgid(id, id);
-  failures->write.reset();
+  failures->write.close();
   TUTTI_TRY(await_start(failures->read.number(), id, spec));
   Process process;
   process.id = id;

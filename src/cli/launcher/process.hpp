@@ -11,30 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "cli/launcher/job.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::cli::launcher {
 
-// Owns one file descriptor; -1 is none.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  void reset();
-
- private:
-  int number_ = -1;
-};
+using base::Descriptor;
 
 struct ProcessSpec {
   std::string path;                      // of the program; already found

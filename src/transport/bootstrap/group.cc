@@ -38,7 +38,7 @@ template <typename Take>
 bool read_all(const Socket& socket, const Take& take) {
   std::string buffer(kReadBytes, '\0');
   while (true) {
-    const ssize_t got = ::recv(socket.descriptor(), buffer.data(), buffer.size(), 0);
+    const ssize_t got = ::recv(socket.number(), buffer.data(), buffer.size(), 0);
     if (got > 0) take(std::string_view(buffer.data(), static_cast<std::size_t>(got)));
     if (got > 0 && static_cast<std::size_t>(got) == buffer.size()) continue;
     if (got > 0) return true;
@@ -54,7 +54,7 @@ bool write_all(const Socket& socket, const Outgoing& outgoing, const Sent& sent)
   while (true) {
     const std::string_view bytes = outgoing();
     if (bytes.empty()) return true;
-    const ssize_t count = ::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t count = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count > 0) sent(static_cast<std::size_t>(count));
     if (count >= 0 || errno == EINTR) continue;
     return errno == EAGAIN || errno == EWOULDBLOCK;
@@ -126,7 +126,7 @@ class HubGroup final : public BootstrapGroup {
 
   void turn(std::int64_t wait_ms) {
     std::vector<pollfd> watched;
-    if (listener_) watched.push_back({listener_.descriptor(), POLLIN, 0});
+    if (listener_) watched.push_back({listener_.number(), POLLIN, 0});
     for (const auto& [id, socket] : sockets_) {
       const bool sending = !hub_.outgoing(id).empty();
       watched.push_back({id, static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0});
@@ -134,7 +134,7 @@ class HubGroup final : public BootstrapGroup {
     ::poll(watched.data(), watched.size(), static_cast<int>(wait_ms));
     for (const pollfd& each : watched) {
       if (each.revents == 0) continue;
-      if (each.fd == listener_.descriptor())
+      if (each.fd == listener_.number())
         accept_all();
       else
         serve(each.fd);
@@ -148,7 +148,7 @@ class HubGroup final : public BootstrapGroup {
       std::string origin;
       Socket socket = accept_from(listener_, origin);
       if (!socket) return;
-      const int id = socket.descriptor();
+      const int id = socket.number();
       sockets_[id] = std::move(socket);
       hub_.opened(id, origin, now_ms());
       if (const auto surplus = hub_.surplus_stranger()) drop(*surplus);
@@ -247,7 +247,7 @@ class SpokeGroup final : public BootstrapGroup {
   Status try_one(const SocketAddress& address, std::int64_t end) {
     Result<Socket> socket = start_connecting(address);
     if (!socket.ok()) return socket.status().with_context(address.to_string());
-    pollfd watched{socket->descriptor(), POLLOUT, 0};
+    pollfd watched{socket->number(), POLLOUT, 0};
     const std::int64_t wait_ms = std::clamp<std::int64_t>(end - now_ms(), 0, 5000);
     if (::poll(&watched, 1, static_cast<int>(wait_ms)) != 1)
       return Status(StatusCode::timeout, address.to_string() + " is silent");
@@ -284,8 +284,7 @@ class SpokeGroup final : public BootstrapGroup {
   void turn(std::int64_t wait_ms) {
     if (!flush()) return spoke_->closed();
     const bool sending = !spoke_->outgoing().empty();
-    pollfd watched{socket_.descriptor(), static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN),
-                   0};
+    pollfd watched{socket_.number(), static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0};
     ::poll(&watched, 1, static_cast<int>(wait_ms));
     if ((watched.revents & ~POLLOUT) == 0) return;
     if (!read_all(socket_, [this](auto bytes) { spoke_->received(bytes); })) spoke_->closed();

@@ -56,18 +56,6 @@ Status system_failure(const std::string& what, int error) {
   return Status(StatusCode::system_error, what + ": " + std::strerror(error));
 }
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  if (this != &other) {
-    close();
-    descriptor_ = std::exchange(other.descriptor_, -1);
-  }
-  return *this;
-}
-
-void Socket::close() {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
-
 bool SocketAddress::loopback() const {
   if (storage.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
@@ -122,9 +110,9 @@ Result<Socket> listen_on(const SocketAddress& address) {
   if (!socket.ok()) return socket;
   // A job that starts right after another on the same port must not wait for old connections.
   const int on = 1;
-  ::setsockopt(socket->descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(socket->descriptor(), as_sockaddr(address), address.bytes) != 0 ||
-      ::listen(socket->descriptor(), kBacklog) != 0)
+  ::setsockopt(socket->number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket->number(), as_sockaddr(address), address.bytes) != 0 ||
+      ::listen(socket->number(), kBacklog) != 0)
     return system_failure("cannot listen on " + address.to_string(), errno);
   return socket;
 }
@@ -133,7 +121,7 @@ Result<Socket> start_connecting(const SocketAddress& address) {
   Result<Socket> socket = make_socket(address);
   if (!socket.ok()) return socket;
   set_no_delay(*socket);
-  const int done = ::connect(socket->descriptor(), as_sockaddr(address), address.bytes);
+  const int done = ::connect(socket->number(), as_sockaddr(address), address.bytes);
   if (done != 0 && errno != EINPROGRESS && errno != EINTR)
     return Status(StatusCode::peer_lost, std::strerror(errno));
   return socket;
@@ -142,14 +130,14 @@ Result<Socket> start_connecting(const SocketAddress& address) {
 int connect_error(const Socket& socket) {
   int error = 0;
   socklen_t bytes = sizeof(error);
-  if (::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
+  if (::getsockopt(socket.number(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
   return error;
 }
 
 Socket accept_from(const Socket& listener, std::string& origin) {
   SocketAddress from;
   from.bytes = sizeof(from.storage);
-  Socket socket(::accept4(listener.descriptor(), reinterpret_cast<sockaddr*>(&from.storage),
+  Socket socket(::accept4(listener.number(), reinterpret_cast<sockaddr*>(&from.storage),
                           &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) return socket;
   origin = from.to_string();
@@ -160,7 +148,7 @@ Socket accept_from(const Socket& listener, std::string& origin) {
 Result<SocketAddress> local_address(const Socket& socket) {
   SocketAddress address;
   address.bytes = sizeof(address.storage);
-  if (::getsockname(socket.descriptor(), reinterpret_cast<sockaddr*>(&address.storage),
+  if (::getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address.storage),
                     &address.bytes) != 0)
     return system_failure("getsockname", errno);
   return address;
@@ -168,7 +156,7 @@ Result<SocketAddress> local_address(const Socket& socket) {
 
 void set_no_delay(const Socket& socket) {
   const int on = 1;
-  ::setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  ::setsockopt(socket.number(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 }  // namespace tutti::transport

@@ -10,26 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::transport {
 
-// A file descriptor that closes itself.
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept;
-  ~Socket() { close(); }
-
-  int descriptor() const { return descriptor_; }
-  explicit operator bool() const { return descriptor_ >= 0; }
-  void close();
-
- private:
-  int descriptor_ = -1;
-};
+using Socket = base::Descriptor;
 
 struct SocketAddress {
   sockaddr_storage storage{};

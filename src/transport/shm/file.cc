@@ -19,10 +19,6 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }

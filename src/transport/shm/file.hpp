@@ -1,4 +1,4 @@
-// file.hpp: owners for what the kernel hands out (descriptors, mappings), and memory files.
+// file.hpp: mappings with an owner, and memory files.
 //
 // A memory file (memfd) has no name in any file system: it lives as long as somebody has it open
 // or mapped, and kill -9 leaves nothing behind. Its size is sealed when it is made, so that a peer
@@ -10,30 +10,12 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::transport::shm {
 
-// An open file descriptor, closed on destruction.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-
-  int number() const { return number_; }
-  bool open() const { return number_ >= 0; }
-  void close() { Descriptor().swap(*this); }
-  void swap(Descriptor& other) { std::swap(number_, other.number_); }
-
- private:
-  int number_ = -1;
-};
+using base::Descriptor;
 
 // Memory shared through a file, unmapped on destruction.
 class Mapping {

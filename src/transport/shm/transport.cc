@@ -26,7 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSetupTimeout{30};
 constexpr std::chrono::milliseconds kCheckInterval{1};
 constexpr unsigned kPollsPerClockReading = 64;
 constexpr std::size_t kStrangersMax = 4096;
@@ -479,7 +478,7 @@ void ShmTransport::lose(Rank rank, const Status& status) {
 Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options,
                                                       const ExchangeFunction& exchange) {
   if (sodium_init() < 0) return Status(StatusCode::system_error, "libsodium does not start");
-  const shm::Clock::time_point deadline = shm::Clock::now() + shm::kSetupTimeout;
+  const shm::Clock::time_point deadline = shm::Clock::now() + options.setup_timeout;
   const shm::Address mine = shm::make_address();
   Result<shm::Descriptor> listener = shm::listen_at(mine.token);
   TUTTI_TRY(listener);

@@ -85,7 +85,7 @@ Descriptor take_descriptor(msghdr& header) {
       int number = -1;
       std::memcpy(&number, CMSG_DATA(control) + i * sizeof(int), sizeof number);
       Descriptor one(number);
-      if (!taken.open()) taken.swap(one);
+      if (!taken.open()) taken = std::move(one);
     }
   }
   return taken;

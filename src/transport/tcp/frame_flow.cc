@@ -18,7 +18,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || 
 // A small last message on a connection that hardly carries anything that way.
 bool send_header(const Socket& socket, FrameHeader header) {
   const ssize_t sent =
-      ::send(socket.descriptor(), &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ::send(socket.number(), &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
   return sent == static_cast<ssize_t>(sizeof(header)) || (sent < 0 && !would_block(errno));
 }
 
@@ -71,7 +71,7 @@ bool FrameSender::flush() {
     const void* from = greeting ? static_cast<const void*>(greeting_.data() + greeting_sent_)
                                 : static_cast<const void*>(ring_.front());
     const std::size_t bytes = greeting ? greeting_.size() - greeting_sent_ : ring_.stored();
-    const ssize_t sent = ::send(socket_.descriptor(), from, bytes, MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket_.number(), from, bytes, MSG_NOSIGNAL);
     if (sent >= 0) {
       moved = true;
       if (greeting)
@@ -96,7 +96,7 @@ void FrameSender::on_events(std::uint32_t events) {
 void FrameSender::read_back() {
   while (end_ == End::none) {
     const ssize_t got =
-        ::recv(socket_.descriptor(), back_.data() + back_got_, back_.size() - back_got_, 0);
+        ::recv(socket_.number(), back_.data() + back_got_, back_.size() - back_got_, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && would_block(errno)) return;
     if (got <= 0) return lose(got == 0 ? 0 : errno);
@@ -124,7 +124,7 @@ bool FrameSender::take_last_words() {
 void FrameSender::lose(int error) {
   if (error == EPIPE || error == ECONNRESET) {
     const ssize_t got =
-        ::recv(socket_.descriptor(), back_.data() + back_got_, back_.size() - back_got_, 0);
+        ::recv(socket_.number(), back_.data() + back_got_, back_.size() - back_got_, 0);
     if (got > 0) back_got_ += static_cast<std::size_t>(got);
     if (take_last_words()) return;
   }
@@ -147,7 +147,7 @@ Status FrameReceiver::attach(Socket socket, std::size_t queue_bytes, std::size_t
   socket_ = std::move(socket);
   // Nobody waits for acknowledgements, and sending them at once costs a fifth of the latency.
   const int off = 0;
-  ::setsockopt(socket_.descriptor(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof(off));
+  ::setsockopt(socket_.number(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof(off));
   frame_bytes_max_ = frame_bytes_max;
   ready_ = true;
   return Status();
@@ -173,7 +173,7 @@ bool FrameReceiver::wants_to_receive() const {
 bool FrameReceiver::receive() {
   ring_.rewind();
   const std::size_t room = ring_.room();
-  const ssize_t got = ::recv(socket_.descriptor(), ring_.back(), room, 0);
+  const ssize_t got = ::recv(socket_.number(), ring_.back(), room, 0);
   if (got > 0) {
     ring_.wrote(static_cast<std::size_t>(got));
     // Less than asked for: the socket is empty, and will say when it is not.

@@ -42,14 +42,14 @@ Result<Ring> Ring::make(std::size_t bytes) {
   Ring ring;
   ring.capacity_ = (bytes + page - 1) / page * page;
   const Socket file(::memfd_create("tutti-tcp-ring", MFD_CLOEXEC));
-  if (!file || ::ftruncate(file.descriptor(), static_cast<off_t>(ring.capacity_)) != 0)
+  if (!file || ::ftruncate(file.number(), static_cast<off_t>(ring.capacity_)) != 0)
     return system_failure("cannot make memory for a connection", errno);
   // Room for both mappings first, so that nothing else can come to lie in between.
   void* space = ::mmap(nullptr, 2 * ring.capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (space == MAP_FAILED) return system_failure("cannot make memory for a connection", errno);
   ring.base_ = static_cast<std::byte*>(space);
-  if (map(ring.base_, ring.capacity_, file.descriptor()) == nullptr ||
-      map(ring.base_ + ring.capacity_, ring.capacity_, file.descriptor()) == nullptr)
+  if (map(ring.base_, ring.capacity_, file.number()) == nullptr ||
+      map(ring.base_ + ring.capacity_, ring.capacity_, file.number()) == nullptr)
     return system_failure("cannot make memory for a connection", errno);
   return ring;
 }

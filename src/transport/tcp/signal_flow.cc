@@ -40,7 +40,7 @@ bool SignalSender::flush() {
       *next = false;
     }
     const ssize_t sent =
-        ::send(socket_.descriptor(), going_.data() + sent_, going_.size() - sent_, MSG_NOSIGNAL);
+        ::send(socket_.number(), going_.data() + sent_, going_.size() - sent_, MSG_NOSIGNAL);
     if (sent >= 0) sent_ += static_cast<std::size_t>(sent);
     if (sent >= 0) moved = true;
     if (sent >= 0 || errno == EINTR) continue;
@@ -55,7 +55,7 @@ void SignalSender::on_events(std::uint32_t events) {
 }
 
 bool SignalReceiver::receive() {
-  const ssize_t got = ::recv(socket_.descriptor(), buffer_.data() + got_, buffer_.size() - got_, 0);
+  const ssize_t got = ::recv(socket_.number(), buffer_.data() + got_, buffer_.size() - got_, 0);
   if (got <= 0) {
     if (got == 0 || errno != EINTR) ready_ = false;
     return false;

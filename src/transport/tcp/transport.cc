@@ -169,7 +169,7 @@ void TcpTransport::accept_all() {
         mesh_.fail(system_failure("cannot accept connections (raise `ulimit -n`)", errno));
       return;
     }
-    const int descriptor = socket.descriptor();
+    const int descriptor = socket.number();
     const Status watched =
         mesh_.poller().watch(socket, Watched::stranger, static_cast<std::uint32_t>(descriptor));
     if (!watched.ok()) return mesh_.fail(watched);

@@ -4,41 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "collectives/text.hpp"
+#include "unit/cli/command.hpp"
 
 namespace tutti::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::Outcome;
 
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-// Parse errors of CLI11 count as exit code 2.
 Outcome run(std::vector<std::string> arguments) {
-  CLI::App app{"tutti"};
-  Outcome outcome;
-  add_plan_command(app, outcome.exit_code);
   arguments.insert(arguments.begin(), "plan");
-  std::reverse(arguments.begin(), arguments.end());
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError&) {
-    outcome.exit_code = 2;
-  }
-  outcome.out = ::testing::internal::GetCapturedStdout();
-  outcome.err = ::testing::internal::GetCapturedStderr();
-  return outcome;
+  return testing::run_command(add_plan_command, std::move(arguments));
 }
 
 TEST(PlanCommand, ExplainsOneSize) {

@@ -4,39 +4,21 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "tutti/topology.hpp"
+#include "unit/cli/command.hpp"
 
 namespace tutti::cli {
 namespace {
 
-struct Outcome {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
+using testing::Outcome;
 
-// Parse errors of CLI11 count as exit code 2.
 Outcome run(std::vector<std::string> arguments) {
-  CLI::App app{"tutti"};
-  Outcome outcome;
-  add_topo_command(app, outcome.exit_code);
-  std::reverse(arguments.begin(), arguments.end());
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  try {
-    app.parse(arguments);
-  } catch (const CLI::ParseError&) {
-    outcome.exit_code = 2;
-  }
-  outcome.out = ::testing::internal::GetCapturedStdout();
-  outcome.err = ::testing::internal::GetCapturedStderr();
-  return outcome;
+  return testing::run_command(add_topo_command, std::move(arguments));
 }
 
 TEST(TopoCommand, ShowsASyntheticCluster) {

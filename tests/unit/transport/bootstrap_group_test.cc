@@ -37,7 +37,7 @@ struct Place {
     made.port = port;
     made.secret = secret;
     made.deadline_ms = 20'000;
-    if (rank == 0) made.listening_socket = ::dup(listener.descriptor());
+    if (rank == 0) made.listening_socket = ::dup(listener.number());
     return made;
   }
   std::string address;
@@ -157,7 +157,7 @@ TEST(Bootstrap, StrangersOnThePortDoNotBreakTheJoin) {
     ASSERT_TRUE(socket.ok());
     const std::string_view words = "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
     if (i % 2 == 0) {
-      ASSERT_GT(::send(socket->descriptor(), words.data(), words.size(), MSG_NOSIGNAL), 0);
+      ASSERT_GT(::send(socket->number(), words.data(), words.size(), MSG_NOSIGNAL), 0);
     }
     if (i % 3 != 0) strangers.push_back(std::move(*socket));  // the others hang up at once
   }

@@ -59,7 +59,7 @@ struct Puppet {
     say(greeting);
   }
   void say(std::string_view bytes) {
-    ASSERT_EQ(::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+    ASSERT_EQ(::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
   void say_frame(std::uint32_t bytes, std::uint32_t tag, std::string_view payload) {
@@ -162,7 +162,7 @@ TEST(TcpTransport, JunkOnThePortDisturbsNobody) {
     junk.push_back(
         start_connecting(parse_address("127.0.0.1", puppet.rank0_card.port).value()).value());
     const std::string words(static_cast<std::size_t>(i), 'j');
-    ::send(junk.back().descriptor(), words.data(), words.size(), MSG_NOSIGNAL);
+    ::send(junk.back().number(), words.data(), words.size(), MSG_NOSIGNAL);
     ASSERT_TRUE(puppet.rank0->poll().ok());
   }
   puppet.greet();
@@ -314,7 +314,7 @@ TEST(TcpTransport, AKilledProcessIsNamed) {
   ASSERT_GE(child, 0);
   const Rank rank = child == 0 ? 1 : 0;
   meeting.rank = rank;
-  if (rank == 0) meeting.listening_socket = ::dup(listener.descriptor());
+  if (rank == 0) meeting.listening_socket = ::dup(listener.number());
   TransportOptions options = two_ranks();
   options.rank = rank;
   auto group = join(meeting);
