@@ -17,6 +17,7 @@
 #include "tutti/numeric.hpp"
 #include "tutti/types.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 namespace runtime {
@@ -220,3 +221,4 @@ void* allocate(std::size_t bytes);
 void deallocate(void* memory);
 
 }  // namespace tutti
+#pragma GCC visibility pop

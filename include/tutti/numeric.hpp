@@ -10,6 +10,7 @@
 
 #include "tutti/types.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // IEEE-754 binary16 and bfloat16 as raw bits.
@@ -49,3 +50,4 @@ constexpr DataType data_type_of() {
 }
 
 }  // namespace tutti
+#pragma GCC visibility pop

@@ -28,6 +28,7 @@
 
 #include "tutti/types.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // base + stride * ((rank_factor * rank + loop_factor * i + constant) mod modulus), where i is the
@@ -186,3 +187,4 @@ struct ExpandedStep {
 using ExpandedProgram = std::vector<ExpandedStep>;
 
 }  // namespace tutti
+#pragma GCC visibility pop

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // What kind of failure it was; the text of a Status says which rank, call and value.
@@ -77,3 +78,4 @@ class [[nodiscard]] Result {
 };
 
 }  // namespace tutti
+#pragma GCC visibility pop

@@ -21,6 +21,7 @@
 
 #include "tutti/status.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // Position of a vertex in Topology::vertices(), and of a link in Topology::links().
@@ -242,3 +243,4 @@ Result<Topology> load_topology(std::string_view what);
 std::string describe(const Topology& topology);
 
 }  // namespace tutti
+#pragma GCC visibility pop

@@ -25,6 +25,7 @@
 
 #include "tutti/types.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // Memory of one rank as a peer may name it. Plain data: it travels in arrival records.
@@ -151,3 +152,4 @@ class Transport {
 using ExchangeFunction = std::function<Result<std::vector<std::string>>(const std::string& mine)>;
 
 }  // namespace tutti
+#pragma GCC visibility pop

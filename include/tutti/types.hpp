@@ -10,6 +10,7 @@
 
 #include "tutti/status.hpp"
 
+#pragma GCC visibility push(default)
 namespace tutti {
 
 // The number of a participant in a communicator, 0 .. size-1.
@@ -69,3 +70,4 @@ Result<ReduceOp> parse_reduce_op(std::string_view name);
 Result<Collective> parse_collective(std::string_view name);
 
 }  // namespace tutti
+#pragma GCC visibility pop
