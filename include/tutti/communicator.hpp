@@ -90,8 +90,9 @@ struct MemoryUse {
 // Threading  one thread at a time. abort() from any thread.
 // Order      all ranks make the same collective calls in the same order.
 // In place   input and output may be the same buffer where NCCL allows it: all_reduce, broadcast
-//            and reduce with equal pointers; all_gather with input at output + rank * count;
-//            reduce_scatter with output at input + rank * count. all_to_all is never in place.
+//            and reduce with equal pointers; all_gather, and gather on its root, with input at
+//            output + rank * count; reduce_scatter, and scatter on its root, with output at input +
+//            rank * count. all_to_all is never in place.
 //
 // All counts are in elements. "per rank" counts are equal on all ranks.
 class Communicator {
@@ -135,7 +136,11 @@ class Communicator {
   Status broadcast(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // output is written on the root only.
   Status reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                Rank root);
+                Rank root);  // input: count elements; output, on the root only: size() * count
+                             // elements in the order of ranks.
+  Status gather(const void* input, void* output, std::size_t count, DataType type, Rank root);
+  // input, on the root only: size() * count elements, block p for rank p; output: count elements.
+  Status scatter(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // input and output: size() * count elements; block p goes to, and comes from, rank p.
   Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
   Status send(const void* input, std::size_t count, DataType type, Rank to);
@@ -155,6 +160,10 @@ class Communicator {
                                Rank root);
   Result<Work> reduce_async(const void* input, void* output, std::size_t count, DataType type,
                             ReduceOp op, Rank root);
+  Result<Work> gather_async(const void* input, void* output, std::size_t count, DataType type,
+                            Rank root);
+  Result<Work> scatter_async(const void* input, void* output, std::size_t count, DataType type,
+                             Rank root);
   Result<Work> all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
                                std::size_t count, DataType type);

@@ -37,6 +37,8 @@ enum class Collective : std::uint8_t {
   reduce_scatter,
   broadcast,
   reduce,
+  gather,
+  scatter,
   all_to_all,
   send_recv,
   barrier,
@@ -44,7 +46,8 @@ enum class Collective : std::uint8_t {
 
 inline constexpr Collective kAllCollectives[] = {Collective::all_reduce,     Collective::all_gather,
                                                  Collective::reduce_scatter, Collective::broadcast,
-                                                 Collective::reduce,         Collective::all_to_all,
+                                                 Collective::reduce,         Collective::gather,
+                                                 Collective::scatter,        Collective::all_to_all,
                                                  Collective::send_recv,      Collective::barrier};
 
 // Bytes of one element.
@@ -55,7 +58,7 @@ bool is_floating(DataType type);
 // True for the collectives that combine values (all_reduce, reduce_scatter, reduce).
 bool is_reduction(Collective collective);
 
-// True for the collectives that have a root (broadcast, reduce).
+// True for the collectives that have a root (broadcast, reduce, gather, scatter).
 bool has_root(Collective collective);
 
 // Names as users write them: "float", "half", "bfloat16", "sum", "all_reduce", ...

@@ -60,6 +60,8 @@ const Tool& all_gather_tool();
 const Tool& reduce_scatter_tool();
 const Tool& broadcast_tool();
 const Tool& reduce_tool();
+const Tool& gather_tool();
+const Tool& scatter_tool();
 const Tool& alltoall_tool();
 const Tool& sendrecv_tool();
 

@@ -11,9 +11,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kDataTypeNames = {"float", "double",   "int32",
                                                             "int64", "bfloat16", "half"};
 constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "prod", "min", "max", "avg"};
-constexpr std::array<std::string_view, 8> kCollectiveNames = {
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast",
-    "reduce",     "all_to_all", "send_recv",      "barrier"};
+constexpr std::array<std::string_view, 10> kCollectiveNames = {
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+    "gather",     "scatter",    "all_to_all",     "send_recv", "barrier"};
 
 template <typename Enum>
 Result<Enum> parse(std::span<const std::string_view> names, std::string_view name,
@@ -50,7 +50,8 @@ bool is_reduction(Collective collective) {
 }
 
 bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
 }
 
 std::string_view to_string(DataType type) { return kDataTypeNames[static_cast<std::size_t>(type)]; }

@@ -54,14 +54,16 @@ double folded(const ChaosCall& call, std::size_t i) {
 }  // namespace
 
 std::size_t input_count(const ChaosCall& call) {
-  const bool many =
-      call.collective == Collective::reduce_scatter || call.collective == Collective::all_to_all;
+  const bool many = call.collective == Collective::reduce_scatter ||
+                    call.collective == Collective::all_to_all ||
+                    call.collective == Collective::scatter;
   return many ? call.count * static_cast<std::size_t>(call.ranks) : call.count;
 }
 
 std::size_t output_count(const ChaosCall& call) {
-  const bool many =
-      call.collective == Collective::all_gather || call.collective == Collective::all_to_all;
+  const bool many = call.collective == Collective::all_gather ||
+                    call.collective == Collective::all_to_all ||
+                    call.collective == Collective::gather;
   return many ? call.count * static_cast<std::size_t>(call.ranks) : call.count;
 }
 
@@ -86,6 +88,11 @@ std::optional<double> expected(const ChaosCall& call, Rank rank, std::size_t i) 
       return folded(call, i);
     case Collective::broadcast:
       return contribution(call, call.root, i);
+    case Collective::gather:
+      if (rank != call.root) return std::nullopt;
+      return contribution(call, static_cast<Rank>(i / call.count), i % call.count);
+    case Collective::scatter:
+      return contribution(call, call.root, r * call.count + i);
     case Collective::all_gather:
       return contribution(call, static_cast<Rank>(i / call.count), i % call.count);
     case Collective::all_to_all:

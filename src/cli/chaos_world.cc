@@ -156,12 +156,18 @@ class ChaosWorld {
     const ChaosCall& c = planned.call;
     const std::size_t element = size_of(c.type);
     RankBuffers buffers;
-    if (planned.in_place) {
+    const bool only_root =
+        c.collective == Collective::gather || c.collective == Collective::scatter;
+    if (planned.in_place && (!only_root || rank == c.root)) {
       const std::size_t block = at(rank) * c.count * element;
       std::byte* memory =
           allocate(rank, std::max(input_count(c), output_count(c)) * element, buffers);
-      buffers.input = memory + (c.collective == Collective::all_gather ? block : 0);
-      buffers.output = memory + (c.collective == Collective::reduce_scatter ? block : 0);
+      const bool gathers =
+          c.collective == Collective::all_gather || c.collective == Collective::gather;
+      const bool scatters =
+          c.collective == Collective::reduce_scatter || c.collective == Collective::scatter;
+      buffers.input = memory + (gathers ? block : 0);
+      buffers.output = memory + (scatters ? block : 0);
     } else {
       buffers.input = allocate(rank, input_count(c) * element, buffers);
       buffers.output = allocate(rank, output_count(c) * element, buffers);

@@ -318,6 +318,10 @@ class BoundFinder {
         return flows_from_root(graph_, "to");
       case Collective::reduce:
         return flows_from_root(reversed(graph_), "from");
+      case Collective::gather:
+        return all_with_root(graph_, "into");
+      case Collective::scatter:
+        return all_with_root(reversed(graph_), "out of");
       case Collective::send_recv:
         return shift();
       case Collective::all_to_all:
@@ -359,6 +363,31 @@ class BoundFinder {
       bounds_.link_ns_per_byte = 1 / least;
     else
       bounds_.link_origin = "no link limits: ranks share memory";
+  }  // Every other rank's block goes to the root of `graph`: over the cuts around the root and
+     // around
+  // its node.
+  void all_with_root(const FlowGraph& graph, std::string_view direction) {
+    const Topology& topology = machine_.topology();
+    const VertexId root = machine_.placement()[index(root_)];
+    bounds_.link_origin = "no link limits: ranks share memory";
+    for (const bool whole_node : {false, true}) {
+      std::vector<int> near;
+      std::vector<int> far;
+      for (const int v : seats_of(graph)) {
+        const auto vertex = static_cast<VertexId>(v);
+        const bool is_near =
+            whole_node ? topology.node_of(vertex) == topology.node_of(root) : vertex == root;
+        (is_near ? near : far).push_back(v);
+      }
+      if (far.empty()) continue;
+      const Cut cut = min_cut_of_sets(graph, far, near);
+      const int ranks = ranks_inside(graph, cut.inside);
+      if (is_unlimited(cut) || ranks / cut.capacity <= bounds_.link_ns_per_byte) continue;
+      bounds_.link_ns_per_byte = ranks / cut.capacity;
+      bounds_.link_origin =
+          fmt::format("{} {} {} of rank {}, for the blocks of {} ranks", rate_text(cut.capacity),
+                      direction, whole_node ? "the node" : "the seat", root_, ranks);
+    }
   }
 
   void shift() {
@@ -432,6 +461,9 @@ class BoundFinder {
         return 1 + (n - 1);
       case Collective::reduce:
         return n + 1;
+      case Collective::gather:
+      case Collective::scatter:
+        return 2 * (n - 1);
       case Collective::all_to_all:
         return n * n + n * n;
       case Collective::send_recv:

@@ -17,8 +17,10 @@ Status refuse(std::string text) { return Status(StatusCode::invalid_argument, st
 bool has_block_per_rank(Collective collective, Buffer buffer) {
   switch (collective) {
     case Collective::all_gather:
+    case Collective::gather:
       return buffer == Buffer::output;
     case Collective::reduce_scatter:
+    case Collective::scatter:
       return buffer == Buffer::input;
     case Collective::all_to_all:
       return true;
@@ -75,15 +77,20 @@ bool may_run_in_place(Collective collective) {
 
 int contract_alias(const ScheduleShape& shape, Rank rank, int input_chunk) {
   if (!may_run_in_place(shape.collective)) return -1;
+  const bool only_root =
+      shape.collective == Collective::gather || shape.collective == Collective::scatter;
+  if (only_root && rank != shape.root) return -1;
   const int own_block = rank * shape.chunks;
-  if (shape.collective == Collective::all_gather) return own_block + input_chunk;
-  if (shape.collective != Collective::reduce_scatter) return input_chunk;
+  if (has_block_per_rank(shape.collective, Buffer::output)) return own_block + input_chunk;
+  if (!has_block_per_rank(shape.collective, Buffer::input)) return input_chunk;
   const bool own = input_chunk >= own_block && input_chunk < own_block + shape.chunks;
   return own ? input_chunk - own_block : -1;
 }
 
 bool has_content(const ScheduleShape& shape, Rank rank) {
-  return shape.collective != Collective::broadcast || rank == shape.root;
+  const bool only_root =
+      shape.collective == Collective::broadcast || shape.collective == Collective::scatter;
+  return !only_root || rank == shape.root;
 }
 
 Requirement required_output(const ScheduleShape& shape, Rank rank, int output_chunk) {
@@ -101,6 +108,10 @@ Requirement required_output(const ScheduleShape& shape, Rank rank, int output_ch
       return moved(block, position);
     case Collective::broadcast:
       return moved(shape.root, position);
+    case Collective::gather:
+      return rank == shape.root ? moved(block, position) : Requirement{};
+    case Collective::scatter:
+      return moved(shape.root, own_block + position);
     case Collective::all_to_all:
       return moved(block, own_block + position);
     case Collective::send_recv:

@@ -12,7 +12,8 @@ namespace {
 
 bool counts_blocks(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::reduce_scatter ||
-         collective == Collective::all_to_all;
+         collective == Collective::all_to_all || collective == Collective::gather ||
+         collective == Collective::scatter;
 }
 
 std::size_t possible_count(const Explanation& explanation) {
@@ -61,6 +62,8 @@ double busbw_factor(Collective collective, int ranks) {
       return 2 * (n - 1) / n;
     case Collective::all_gather:
     case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
     case Collective::all_to_all:
       return (n - 1) / n;
     default:

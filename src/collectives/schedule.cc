@@ -75,8 +75,10 @@ int block_count(const ScheduleShape& shape, Buffer buffer) {
   if (buffer == Buffer::scratch) return shape.scratch_blocks;
   switch (shape.collective) {
     case Collective::all_gather:
+    case Collective::gather:
       return buffer == Buffer::output ? shape.ranks : 1;
     case Collective::reduce_scatter:
+    case Collective::scatter:
       return buffer == Buffer::input ? shape.ranks : 1;
     case Collective::all_to_all:
       return shape.ranks;
@@ -86,6 +88,7 @@ int block_count(const ScheduleShape& shape, Buffer buffer) {
 }
 
 int aliased_chunk(const ScheduleShape& shape, Rank rank, int input_chunk) {
+  const bool own_block = input_chunk / shape.chunks == rank;
   switch (shape.collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
@@ -95,7 +98,11 @@ int aliased_chunk(const ScheduleShape& shape, Rank rank, int input_chunk) {
     case Collective::all_gather:
       return rank * shape.chunks + input_chunk;
     case Collective::reduce_scatter:
-      return input_chunk / shape.chunks == rank ? input_chunk % shape.chunks : -1;
+      return own_block ? input_chunk % shape.chunks : -1;
+    case Collective::gather:
+      return rank == shape.root ? rank * shape.chunks + input_chunk : -1;
+    case Collective::scatter:
+      return rank == shape.root && own_block ? input_chunk % shape.chunks : -1;
     case Collective::all_to_all:
     case Collective::send_recv:
       return -1;

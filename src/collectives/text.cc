@@ -113,10 +113,12 @@ std::string to_text(const AffineIndex& index) {
 
 std::string to_text(const Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
+  const std::string algorithm =
+      schedule.algorithm.empty() ? "" : fmt::format("algorithm {}\n", schedule.algorithm);
   std::string text = fmt::format(
-      "tutti schedule 1\nalgorithm {}\ncollective {}\nranks {}\nroot {}\nchunks {}\n"
+      "tutti schedule 1\n{}collective {}\nranks {}\nroot {}\nchunks {}\n"
       "scratch_blocks {}\nmessage_chunks_max {}\n",
-      schedule.algorithm, to_string(shape.collective), shape.ranks, shape.root, shape.chunks,
+      algorithm, to_string(shape.collective), shape.ranks, shape.root, shape.chunks,
       shape.scratch_blocks, shape.message_chunks_max);
   for (std::size_t p = 0; p < schedule.programs.size(); ++p) {
     text += fmt::format("\nprogram for{}\n", ranks_text(schedule, static_cast<int>(p)));

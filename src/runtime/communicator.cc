@@ -207,6 +207,20 @@ Status Communicator::reduce(const void* input, void* output, std::size_t count, 
   return state_->run(request_of(Collective::reduce, input, output, count, type, op, root));
 }
 
+Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type,
+                            Rank root) {
+  if (!state_) return not_connected();
+  return state_->run(
+      request_of(Collective::gather, input, output, count, type, ReduceOp::sum, root));
+}
+
+Status Communicator::scatter(const void* input, void* output, std::size_t count, DataType type,
+                             Rank root) {
+  if (!state_) return not_connected();
+  return state_->run(
+      request_of(Collective::scatter, input, output, count, type, ReduceOp::sum, root));
+}
+
 Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
   if (!state_) return not_connected();
   return state_->run(request_of(Collective::all_to_all, input, output, count, type));
@@ -262,6 +276,20 @@ Result<Work> Communicator::reduce_async(const void* input, void* output, std::si
                                         DataType type, ReduceOp op, Rank root) {
   if (!state_) return not_connected();
   return state_->start(request_of(Collective::reduce, input, output, count, type, op, root));
+}
+
+Result<Work> Communicator::gather_async(const void* input, void* output, std::size_t count,
+                                        DataType type, Rank root) {
+  if (!state_) return not_connected();
+  return state_->start(
+      request_of(Collective::gather, input, output, count, type, ReduceOp::sum, root));
+}
+
+Result<Work> Communicator::scatter_async(const void* input, void* output, std::size_t count,
+                                         DataType type, Rank root) {
+  if (!state_) return not_connected();
+  return state_->start(
+      request_of(Collective::scatter, input, output, count, type, ReduceOp::sum, root));
 }
 
 Result<Work> Communicator::all_to_all_async(const void* input, void* output, std::size_t count,

@@ -56,10 +56,13 @@ Status CommunicatorState::check(const Request& r) const {
       std::numeric_limits<std::ptrdiff_t>::max() / element / static_cast<std::size_t>(size());
   if (r.count > limit) return bad(fmt::format("count {} is more than memory can hold", r.count));
   if (r.count == 0) return Status();
-  const bool reads = (r.collective != Collective::broadcast || rank() == r.root) &&
-                     (r.collective != Collective::send_recv || r.to >= 0);
-  const bool writes = (r.collective != Collective::reduce || rank() == r.root) &&
-                      (r.collective != Collective::send_recv || r.from >= 0);
+  const bool is_root = rank() == r.root;
+  const bool root_reads =
+      r.collective == Collective::broadcast || r.collective == Collective::scatter;
+  const bool root_writes = r.collective == Collective::reduce || r.collective == Collective::gather;
+  const bool exchanges = r.collective == Collective::send_recv;
+  const bool reads = (!root_reads || is_root) && (!exchanges || r.to >= 0);
+  const bool writes = (!root_writes || is_root) && (!exchanges || r.from >= 0);
   if (reads && r.input == nullptr) return bad("input is null");
   if (writes && r.output == nullptr) return bad("output is null");
   if (!reads || !writes) return Status();
@@ -72,9 +75,11 @@ Status CommunicatorState::check(const Request& r) const {
   const std::uintptr_t own_block = static_cast<std::uintptr_t>(rank()) * r.count * element;
   switch (r.collective) {
     case Collective::all_gather:
+    case Collective::gather:
       if (input == output + own_block) return Status();
       return bad("input overlaps output; in place it must lie at output + rank * count");
     case Collective::reduce_scatter:
+    case Collective::scatter:
       if (output == input + own_block) return Status();
       return bad("output overlaps input; in place it must lie at input + rank * count");
     case Collective::all_to_all:

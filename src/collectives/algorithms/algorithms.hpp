@@ -33,6 +33,8 @@ void tell_direct_reduce_scatter(Builder& b, int group);
 void tell_direct_all_gather(Builder& b, int group);
 void tell_direct_broadcast(Builder& b, int group);
 void tell_direct_reduce(Builder& b, int group);
+void tell_direct_gather(Builder& b, int group);
+void tell_direct_scatter(Builder& b, int group);
 void tell_direct_all_to_all(Builder& b, int group);
 
 // ---- halving_doubling.cc ----
@@ -42,6 +44,15 @@ void tell_halving_reduce_scatter(Builder& b, int group);
 void tell_doubling_all_gather(Builder& b, int group);
 void tell_binomial_broadcast(Builder& b, int group);
 void tell_binomial_reduce(Builder& b, int group);
+
+// ---- bruck.cc ----
+void tell_bruck_all_gather(Builder& b, int group);
+void tell_bruck_all_to_all(Builder& b, int group);
+int bruck_all_to_all_scratch(int ranks);  // blocks
+
+// ---- binomial.cc ----
+void tell_binomial_gather(Builder& b, int group);
+void tell_binomial_scatter(Builder& b, int group);
 
 // ---- tree.cc ----
 void tell_tree_all_reduce(Builder& b, int group);

@@ -82,6 +82,24 @@ void tell_direct_reduce(Builder& b, int) {
   b.finish(sources, {out(0)});
 }
 
+void tell_direct_gather(Builder& b, int) {
+  if (b.rank() != b.root()) return b.send(b.root(), in(0));
+  b.copy(in(0), {out(b.root())});
+  for (int i = 1; i < b.ranks(); ++i) {
+    const int peer = (b.root() + i) % b.ranks();
+    b.recv(peer, out(peer));
+  }
+}
+
+void tell_direct_scatter(Builder& b, int) {
+  if (b.rank() != b.root()) return b.recv(b.root(), out(0));
+  for (int i = 1; i < b.ranks(); ++i) {
+    const int peer = (b.root() + i) % b.ranks();
+    b.send(peer, in(peer));
+  }
+  b.copy(in(b.root()), {out(0)});
+}
+
 void tell_direct_all_to_all(Builder& b, int) {
   const int n = b.ranks();
   b.repeat(n - 1, [&](AffineIndex i) {

@@ -60,6 +60,28 @@ Result<ScheduleShape> power_of_two(int ranks, Rank root, int) {
   return shape;
 }
 
+// Messages of up to half of all blocks.
+template <Collective collective>
+Result<ScheduleShape> halves(int ranks, Rank root, int) {
+  ScheduleShape shape = plain(collective, ranks, root);
+  shape.message_chunks_max = std::max(1, ranks / 2);
+  return shape;
+}
+
+Result<ScheduleShape> bruck_all_to_all(int ranks, Rank root, int group) {
+  Result<ScheduleShape> shape = halves<Collective::all_to_all>(ranks, root, group);
+  shape->scratch_blocks = bruck_all_to_all_scratch(ranks);
+  return shape;
+}
+
+// Inner ranks of a binomial tree hold the blocks of their subtree: at most half of all.
+template <Collective collective>
+Result<ScheduleShape> subtrees(int ranks, Rank root, int group) {
+  Result<ScheduleShape> shape = halves<collective>(ranks, root, group);
+  shape->scratch_blocks = ranks / 2;
+  return shape;
+}
+
 template <Collective collective>
 Result<ScheduleShape> two_levels(int ranks, Rank root, int group) {
   if (group < 2 || ranks % group != 0 || ranks / group < 2)
@@ -95,6 +117,8 @@ constexpr Algorithm kTable[] = {
      "blocks travel around a ring"},
     {"doubling", Collective::all_gather, power_of_two<Collective::all_gather>,
      tell_doubling_all_gather, "recursive doubling, powers of two"},
+    {"bruck", Collective::all_gather, halves<Collective::all_gather>, tell_bruck_all_gather,
+     "Bruck: doubling for any number of ranks"},
     {"hierarchical", Collective::all_gather, two_levels<Collective::all_gather>,
      tell_hierarchical_all_gather, "ring across nodes, direct inside", true},
 
@@ -129,10 +153,22 @@ constexpr Algorithm kTable[] = {
     {"hierarchical", Collective::reduce, two_levels<Collective::reduce>, tell_hierarchical_reduce,
      "inside each node, then from node to node", true},
 
+    {"direct", Collective::gather, whole<Collective::gather>, tell_direct_gather,
+     "everybody sends to the root"},
+    {"binomial", Collective::gather, subtrees<Collective::gather>, tell_binomial_gather,
+     "binomial tree: the fewest rounds, for small data"},
+
+    {"direct", Collective::scatter, whole<Collective::scatter>, tell_direct_scatter,
+     "the root sends to everybody"},
+    {"binomial", Collective::scatter, subtrees<Collective::scatter>, tell_binomial_scatter,
+     "binomial tree: the fewest rounds, for small data"},
+
     {"direct", Collective::all_to_all, whole<Collective::all_to_all>, tell_direct_all_to_all,
      "everything is sent at once"},
     {"pairwise", Collective::all_to_all, whole<Collective::all_to_all>, tell_pairwise_all_to_all,
      "one peer after the other, by rotating distance"},
+    {"bruck", Collective::all_to_all, bruck_all_to_all, tell_bruck_all_to_all,
+     "Bruck: blocks travel by the digits of their distance, for small data"},
 
     {"shift", Collective::send_recv, whole<Collective::send_recv>, tell_shift,
      "every rank sends to the right and receives from the left"},

@@ -37,6 +37,10 @@ TEST(Contract, ReductionsHoldEveryContributionOnceAndFinish) {
 TEST(Contract, MovesHoldOneContribution) {
   expect_exactly(required_output(shape_of(Collective::all_gather, 3, 2), 0, 5), {{2, 1}}, false);
   expect_exactly(required_output(shape_of(Collective::broadcast, 3, 2, 1), 2, 1), {{1, 1}}, false);
+  expect_exactly(required_output(shape_of(Collective::gather, 3, 2, 1), 1, 5), {{2, 1}}, false);
+  EXPECT_EQ(required_output(shape_of(Collective::gather, 3, 2, 1), 0, 5).rule,
+            Requirement::Rule::anything);
+  expect_exactly(required_output(shape_of(Collective::scatter, 3, 2, 1), 2, 1), {{1, 5}}, false);
   // Block b of rank r is block r of rank b.
   expect_exactly(required_output(shape_of(Collective::all_to_all, 3, 2), 1, 5), {{2, 3}}, false);
   // Everybody sends two to the right.
@@ -50,11 +54,23 @@ TEST(Contract, BarrierHearsOfEverybodyAtLeastOnce) {
   EXPECT_FALSE(requirement.finished);
 }
 
+TEST(Contract, GatherAndScatterAreInPlaceOnTheRoot) {
+  const auto gather = shape_of(Collective::gather, 3, 2, 1);
+  EXPECT_EQ(contract_alias(gather, 1, 0), 2);
+  EXPECT_EQ(contract_alias(gather, 0, 0), -1);
+  const auto scatter = shape_of(Collective::scatter, 3, 2, 1);
+  EXPECT_EQ(contract_alias(scatter, 1, 3), 1);
+  EXPECT_EQ(contract_alias(scatter, 1, 4), -1);
+  EXPECT_EQ(contract_alias(scatter, 2, 4), -1);
+}
+
 TEST(Contract, OnlyTheRootOfABroadcastHasContent) {
   const auto shape = shape_of(Collective::broadcast, 3, 1, 1);
   EXPECT_FALSE(has_content(shape, 0));
   EXPECT_TRUE(has_content(shape, 1));
   EXPECT_TRUE(has_content(shape_of(Collective::reduce, 3, 1, 1), 0));
+  EXPECT_FALSE(has_content(shape_of(Collective::scatter, 3, 1, 1), 2));
+  EXPECT_TRUE(has_content(shape_of(Collective::gather, 3, 1, 1), 2));
 }
 
 // Two tellings of the same geometry, by different code.

@@ -95,6 +95,16 @@ TEST(Text, UnusualProgramsComeBackUnchanged) {
   EXPECT_EQ(*again, schedule) << to_text(schedule);
 }
 
+// Written by hand, a schedule need not say by which algorithm it is.
+TEST(Text, ASchedulesNameIsOptional) {
+  const auto algorithm = find_algorithm(Collective::all_reduce, "ring");
+  Schedule schedule = *build(**algorithm, 3, 0);
+  schedule.algorithm.clear();
+  const Result<Schedule> again = parse_schedule(to_text(schedule));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(*again, schedule);
+}
+
 TEST(Text, GoldensAreWhatTheTableTellsAndProved) {
   const auto folder = std::filesystem::path(TUTTI_TESTS_FOLDER) / "schedules";
   int seen = 0;

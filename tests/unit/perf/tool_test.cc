@@ -42,6 +42,13 @@ Elements plain(Collective collective, const std::vector<Elements>& inputs, Rank 
     case Collective::all_gather:
       for (const Elements& input : inputs) append(input, 0, length);
       break;
+    case Collective::gather:
+      if (rank != root) return Elements(length * ranks, 0);
+      for (const Elements& input : inputs) append(input, 0, length);
+      break;
+    case Collective::scatter:
+      append(inputs[static_cast<std::size_t>(root)], own * each, each);
+      break;
     case Collective::all_to_all:
       for (const Elements& input : inputs) append(input, own * each, each);
       break;
@@ -79,7 +86,9 @@ TEST_P(ToolTest, ExpectsWhatTheCollectiveDoes) {
       ASSERT_EQ(output.size(), shape.output);
       EXPECT_EQ(count_wrong(tool, shape, pattern, output, rank, ranks, root), 0u);
       output.back() ^= 1;
-      const bool defined = tool.collective != Collective::reduce || rank == root;
+      const bool only_root =
+          tool.collective == Collective::reduce || tool.collective == Collective::gather;
+      const bool defined = !only_root || rank == root;
       EXPECT_EQ(count_wrong(tool, shape, pattern, output, rank, ranks, root), defined ? 1u : 0u);
     }
   }
@@ -103,7 +112,7 @@ TEST(Tools, InPlaceBuffersStayWithinTheMessage) {
 TEST(Tools, BusBandwidthFactorsAreThoseOfNcclTests) {
   std::vector<double> factors;
   for (const Tool* tool : tools()) factors.push_back(tool->busbw_factor(4));
-  EXPECT_THAT(factors, ::testing::ElementsAre(1.5, 0.75, 0.75, 1, 1, 0.75, 1));
+  EXPECT_THAT(factors, ::testing::ElementsAre(1.5, 0.75, 0.75, 1, 1, 0.75, 0.75, 0.75, 1));
 }
 
 // 100 floats among 3 ranks: 33 each, of which 32 are whole lines of 16 bytes.

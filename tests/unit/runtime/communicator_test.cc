@@ -116,6 +116,18 @@ void check_movement(Communicator& comm, std::size_t count) {
   for (std::size_t i = 0; i < output.size(); ++i)
     ASSERT_EQ(read(output[i]),
               contribution(static_cast<Rank>(i / count), idx(comm.rank()) * count + i % count, op));
+  const Rank last = comm.size() - 1;
+  const bool is_last = comm.rank() == last;
+  std::fill(output.begin(), output.end(), make<T>(9));
+  T* const gathered = is_last ? output.data() : nullptr;  // the others need none
+  ASSERT_TRUE(comm.gather(input.data(), gathered, count, type, last).ok());
+  for (std::size_t i = 0; i < output.size(); ++i)
+    ASSERT_EQ(read(output[i]), is_last ? contribution(static_cast<Rank>(i / count), i % count, op)
+                                       : read(make<T>(9)));
+  const T* const scattered = is_last ? input.data() : nullptr;
+  ASSERT_TRUE(comm.scatter(scattered, output.data(), count, type, last).ok());
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_EQ(read(output[i]), contribution(last, idx(comm.rank()) * count + i, op));
   std::vector<T> data = comm.rank() == 0 ? input : std::vector<T>(input.size(), make<T>(9));
   ASSERT_TRUE(comm.broadcast(std::span<T>(data), 0).ok());
   for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(read(data[i]), contribution(0, i, op));

@@ -33,14 +33,14 @@ struct Shape {
 };
 
 inline std::size_t input_elements(const Shape& s) {
-  const bool many =
-      s.collective == Collective::reduce_scatter || s.collective == Collective::all_to_all;
+  const bool many = s.collective == Collective::reduce_scatter ||
+                    s.collective == Collective::all_to_all || s.collective == Collective::scatter;
   return many ? s.count * idx(s.ranks) : s.count;
 }
 
 inline std::size_t output_elements(const Shape& s) {
-  const bool many =
-      s.collective == Collective::all_gather || s.collective == Collective::all_to_all;
+  const bool many = s.collective == Collective::all_gather ||
+                    s.collective == Collective::all_to_all || s.collective == Collective::gather;
   return many ? s.count * idx(s.ranks) : s.count;
 }
 
@@ -79,6 +79,10 @@ inline std::int64_t expected(const Shape& s, Rank rank, std::size_t i, std::int6
       return rank == s.root ? folded(s, i) : untouched;
     case Collective::broadcast:
       return contribution(s.root, i);
+    case Collective::gather:
+      return rank == s.root ? contribution(static_cast<Rank>(i / s.count), i % s.count) : untouched;
+    case Collective::scatter:
+      return contribution(s.root, idx(rank) * s.count + i);
     case Collective::all_gather:
       return contribution(static_cast<Rank>(i / s.count), i % s.count);
     case Collective::all_to_all:
@@ -102,17 +106,27 @@ struct Buffers {
 
 inline constexpr std::int64_t kUntouched = -77;
 
+// Gather and scatter have both buffers, and so one place for both, on the root only.
+inline bool shares_buffers(const Shape& s, Rank rank) {
+  const bool only_root = s.collective == Collective::gather || s.collective == Collective::scatter;
+  return !only_root || rank == s.root;
+}
+
 inline Buffers make_buffers(const Shape& s, Rank rank, bool in_place) {
+  in_place = in_place && shares_buffers(s, rank);
   Buffers b;
   b.output_memory.assign(output_elements(s), kUntouched);
   b.input_memory.resize(input_elements(s));
   for (std::size_t i = 0; i < b.input_memory.size(); ++i) b.input_memory[i] = contribution(rank, i);
   std::int64_t* input = b.input_memory.data();
   std::int64_t* output = b.output_memory.data();
-  if (in_place && s.collective == Collective::reduce_scatter) {
+  const bool scatters =
+      s.collective == Collective::reduce_scatter || s.collective == Collective::scatter;
+  const bool gathers = s.collective == Collective::all_gather || s.collective == Collective::gather;
+  if (in_place && scatters) {
     output = input + idx(rank) * s.count;
   } else if (in_place) {
-    const std::size_t at = s.collective == Collective::all_gather ? idx(rank) * s.count : 0;
+    const std::size_t at = gathers ? idx(rank) * s.count : 0;
     if (!b.input_memory.empty())
       std::memcpy(output + at, input, b.input_memory.size() * sizeof(std::int64_t));
     input = output + at;
