@@ -167,9 +167,9 @@ class Communicator {
   Result<Work> all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
                                std::size_t count, DataType type);
-  Result<Work> barrier_async();
-
-  // ---- Typed forms: T is float, double, int32_t, int64_t, bfloat16 or float16. ----
+  Result<Work> barrier_async();  // ---- Typed forms: T is float, double, bfloat16, float16, or a
+                                 // signed or unsigned integer of 8,
+  // 32 or 64 bits. ----
 
   // In place.
   template <typename T>

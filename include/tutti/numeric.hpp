@@ -37,10 +37,18 @@ constexpr DataType data_type_of() {
     return DataType::float32;
   else if constexpr (std::is_same_v<Element, double>)
     return DataType::float64;
+  else if constexpr (std::is_same_v<Element, std::int8_t>)
+    return DataType::int8;
+  else if constexpr (std::is_same_v<Element, std::uint8_t>)
+    return DataType::uint8;
   else if constexpr (std::is_same_v<Element, std::int32_t>)
     return DataType::int32;
+  else if constexpr (std::is_same_v<Element, std::uint32_t>)
+    return DataType::uint32;
   else if constexpr (std::is_same_v<Element, std::int64_t>)
     return DataType::int64;
+  else if constexpr (std::is_same_v<Element, std::uint64_t>)
+    return DataType::uint64;
   else if constexpr (std::is_same_v<Element, bfloat16>)
     return DataType::bfloat16;
   else if constexpr (std::is_same_v<Element, float16>)

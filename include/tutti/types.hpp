@@ -17,11 +17,22 @@ namespace tutti {
 using Rank = std::int32_t;
 
 // Element types that collectives move and reduce.
-enum class DataType : std::uint8_t { float32, float64, int32, int64, bfloat16, float16 };
+enum class DataType : std::uint8_t {
+  int8,
+  uint8,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  float32,
+  float64,
+  bfloat16,
+};
 
-inline constexpr DataType kAllDataTypes[] = {DataType::float32,  DataType::float64,
-                                             DataType::int32,    DataType::int64,
-                                             DataType::bfloat16, DataType::float16};
+inline constexpr DataType kAllDataTypes[] = {
+    DataType::int8,   DataType::uint8,   DataType::int32,   DataType::uint32,  DataType::int64,
+    DataType::uint64, DataType::float16, DataType::float32, DataType::float64, DataType::bfloat16};
 
 // How two contributions become one. `avg` sums and divides once, by the number of ranks;
 // on integers the division truncates toward zero. 16-bit floats accumulate in float32.

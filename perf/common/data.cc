@@ -10,9 +10,11 @@
 //             type holds exactly: no order or grouping can round. Nothing is 0 while n <= 2^p (256
 //             ranks in bfloat16), so that a contribution that is lost or counted twice always
 //             shows; above, each element has 2^p contributors, and all ranks have their turn.
-//             Integers have p = 30 or 62 and no e, so that nothing overflows.
+//             Integers have p = 6, 30 or 62 and no e, so that nothing overflows; unsigned ones have
+//             no sign either.
 //   prod      Place 0 holds a number with a random odd mantissa, the other places powers of two
-//             whose exponents are shares of 12, or -1 for those who get none. Nothing is 1, so
+//             whose exponents are shares of 12 (of 3 for bytes), or -1 for those who get none.
+//             Nothing is 1, so
 //             every loss or doubling shows; every partial product has one mantissa and a small
 //             exponent.
 //   min, max  Values are told by their ordinal among the type's finite values. Place 0 holds the
@@ -33,7 +35,10 @@
 namespace tutti::perf {
 namespace {
 
-constexpr std::uint64_t kProductBudget = 12;  // keeps a product of any ranks within half's range
+// Keeps a product of any ranks within the type's range.
+constexpr std::uint64_t product_budget(DataType type) {
+  return type == DataType::int8 || type == DataType::uint8 ? 3 : 12;  // the latter for half
+}
 
 // A bijection on 64 bits in which every input bit moves about half of the output bits.
 std::uint64_t mix(std::uint64_t x) {
@@ -81,6 +86,14 @@ struct Format<float16> {
   static constexpr int whole_bits = 11, scales = 16, lowest_scale = -11, mantissa_bits = 10;
   static constexpr std::int64_t largest = 0x7bff;
 };
+// Unsigned ordinals are counted from the middle of the range, see from_ordinal.
+template <>
+struct Format<std::int8_t> {
+  static constexpr int whole_bits = 6, mantissa_bits = 3;
+  static constexpr std::int64_t largest = 0x7f;
+};
+template <>
+struct Format<std::uint8_t> : Format<std::int8_t> {};
 template <>
 struct Format<std::int32_t> {
   static constexpr int whole_bits = 30, mantissa_bits = 15;
@@ -91,11 +104,17 @@ struct Format<std::int64_t> {
   static constexpr int whole_bits = 62, mantissa_bits = 47;
   static constexpr std::int64_t largest = 0x7fffffffffffffff;
 };
+template <>
+struct Format<std::uint32_t> : Format<std::int32_t> {};
+template <>
+struct Format<std::uint64_t> : Format<std::int64_t> {};
 
 // The unsigned number as wide as an element.
 template <std::size_t bytes>
-using BitsOf = std::conditional_t<bytes == 2, std::uint16_t,
-                                  std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>;
+using BitsOf = std::conditional_t<
+    bytes == 1, std::uint8_t,
+    std::conditional_t<bytes == 2, std::uint16_t,
+                       std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 // 2^exponent for normal doubles.
 double power_of_two(int exponent) {
@@ -110,10 +129,18 @@ auto with_type(DataType type, F f) {
       return f(float{});
     case DataType::float64:
       return f(double{});
+    case DataType::int8:
+      return f(std::int8_t{});
+    case DataType::uint8:
+      return f(std::uint8_t{});
     case DataType::int32:
       return f(std::int32_t{});
+    case DataType::uint32:
+      return f(std::uint32_t{});
     case DataType::int64:
       return f(std::int64_t{});
+    case DataType::uint64:
+      return f(std::uint64_t{});
     case DataType::bfloat16:
       return f(bfloat16{});
     case DataType::float16:
@@ -146,9 +173,13 @@ T from_double(double value) {
 }
 
 // The finite values of a floating type in their order: ..., -1: the largest negative, 0: zero, ...
+// Of an unsigned one: 0 is the middle.
 template <typename T>
 T from_ordinal(std::int64_t ordinal) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_unsigned_v<T>) {
+    return static_cast<T>(static_cast<std::uint64_t>(ordinal) +
+                          static_cast<std::uint64_t>(Format<T>::largest));
+  } else if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(ordinal);
   } else {
     using Bits = BitsOf<sizeof(T)>;
@@ -209,7 +240,7 @@ Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t se
     }
     case ReduceOp::prod:
       pattern.kind_ = Kind::prod;
-      pattern.shares_ = make_shares(ranks - 1, kProductBudget);
+      pattern.shares_ = make_shares(ranks - 1, product_budget(type));
       pattern.minus_ones_ =
           static_cast<int>(std::count(pattern.shares_.of.begin(), pattern.shares_.of.end(), 0u));
       break;
@@ -231,7 +262,8 @@ template <typename T>
 T Pattern::sum_element(std::uint64_t hash, Rank source) const {
   const std::uint64_t unit = 1 + (more(hash) & unit_mask_);
   const std::uint64_t share = source == kReduced ? shares_.total : shares_.of[place(hash, source)];
-  const std::int64_t whole = sign_of(hash) * static_cast<std::int64_t>(unit * share);
+  const int sign = std::is_unsigned_v<T> ? 1 : sign_of(hash);
+  const std::int64_t whole = sign * static_cast<std::int64_t>(unit * share);
   const bool divide = source == kReduced && op_ == ReduceOp::avg;
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(divide ? whole / ranks_ : whole);
@@ -316,7 +348,9 @@ Mismatch Pattern::compare(const void* got, Rank source, std::size_t first,
     const std::byte* const here = static_cast<const std::byte*>(got) + at * element_bytes;
     fill(expected, source, first + at, length);
     if (std::memcmp(here, expected, length * element_bytes) == 0) continue;
-    if (element_bytes == 2) {
+    if (element_bytes == 1) {
+      compare_bits<BitsOf<1>>(here, expected, length, tolerance_, at, mismatch);
+    } else if (element_bytes == 2) {
       compare_bits<BitsOf<2>>(here, expected, length, tolerance_, at, mismatch);
     } else if (element_bytes == 4) {
       compare_bits<BitsOf<4>>(here, expected, length, tolerance_, at, mismatch);

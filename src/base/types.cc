@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::array<std::string_view, 6> kDataTypeNames = {"float", "double",   "int32",
-                                                            "int64", "bfloat16", "half"};
+constexpr std::array<std::string_view, 10> kDataTypeNames = {
+    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"};
 constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "prod", "min", "max", "avg"};
 constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
@@ -29,11 +29,16 @@ Result<Enum> parse(std::span<const std::string_view> names, std::string_view nam
 
 std::size_t size_of(DataType type) {
   switch (type) {
+    case DataType::int8:
+    case DataType::uint8:
+      return 1;
     case DataType::float32:
     case DataType::int32:
+    case DataType::uint32:
       return 4;
     case DataType::float64:
     case DataType::int64:
+    case DataType::uint64:
       return 8;
     case DataType::bfloat16:
     case DataType::float16:
@@ -42,7 +47,17 @@ std::size_t size_of(DataType type) {
   return 0;
 }
 
-bool is_floating(DataType type) { return type != DataType::int32 && type != DataType::int64; }
+bool is_floating(DataType type) {
+  switch (type) {
+    case DataType::float16:
+    case DataType::float32:
+    case DataType::float64:
+    case DataType::bfloat16:
+      return true;
+    default:
+      return false;
+  }
+}
 
 bool is_reduction(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||

@@ -69,6 +69,12 @@ std::size_t output_count(const ChaosCall& call) {
 
 double contribution(const ChaosCall& call, Rank rank, std::size_t i) {
   const std::size_t mixed = i * 31 + static_cast<std::size_t>(rank) * 17 + i / 7;
+  if (size_of(call.type) == 1) {
+    // Of bytes, products stay below 32 and sums of up to 32 contributions below 127.
+    if (is_reduction(call.collective) && call.op == ReduceOp::prod)
+      return static_cast<std::size_t>(rank) % 8 == i % 8 ? 1 + static_cast<double>(mixed % 2) : 1;
+    return static_cast<double>(mixed % 3 + 1);
+  }
   // Products stay powers of two that half precision holds: at most eight of the ranks give a 2.
   if (is_reduction(call.collective) && call.op == ReduceOp::prod)
     return static_cast<std::size_t>(rank) % 2 == i % 2 ? 1 + static_cast<double>(mixed % 2) : 1;
@@ -111,8 +117,16 @@ void store(DataType type, std::byte* array, std::size_t i, double value) {
       return put(array, i, static_cast<float>(value));
     case DataType::float64:
       return put(array, i, value);
+    case DataType::int8:
+      return put(array, i, static_cast<std::int8_t>(value));
+    case DataType::uint8:
+      return put(array, i, static_cast<std::uint8_t>(value));
     case DataType::int32:
       return put(array, i, static_cast<std::int32_t>(value));
+    case DataType::uint32:
+      return put(array, i, static_cast<std::uint32_t>(value));
+    case DataType::uint64:
+      return put(array, i, static_cast<std::uint64_t>(value));
     case DataType::int64:
       return put(array, i, static_cast<std::int64_t>(value));
     case DataType::bfloat16:
@@ -128,8 +142,16 @@ double load(DataType type, const std::byte* array, std::size_t i) {
       return static_cast<double>(get<float>(array, i));
     case DataType::float64:
       return get<double>(array, i);
+    case DataType::int8:
+      return get<std::int8_t>(array, i);
+    case DataType::uint8:
+      return get<std::uint8_t>(array, i);
     case DataType::int32:
       return get<std::int32_t>(array, i);
+    case DataType::uint32:
+      return get<std::uint32_t>(array, i);
+    case DataType::uint64:
+      return static_cast<double>(get<std::uint64_t>(array, i));
     case DataType::int64:
       return static_cast<double>(get<std::int64_t>(array, i));
     case DataType::bfloat16:

@@ -10,8 +10,12 @@ namespace tutti::runtime::kernels {
 
 void reduce_float32(const ReduceCall& call);
 void reduce_float64(const ReduceCall& call);
+void reduce_int8(const ReduceCall& call);
+void reduce_uint8(const ReduceCall& call);
 void reduce_int32(const ReduceCall& call);
+void reduce_uint32(const ReduceCall& call);
 void reduce_int64(const ReduceCall& call);
+void reduce_uint64(const ReduceCall& call);
 void reduce_bfloat16(const ReduceCall& call);
 void reduce_float16(const ReduceCall& call);
 

@@ -55,7 +55,12 @@ struct PlainFormat {
   static HWY_INLINE Wide divide_lanes(Wide value, int divisor) {
     HWY_ALIGN T lanes[hn::MaxLanes(Tag())];
     hn::Store(value, Tag(), lanes);
-    for (T& lane : lanes) lane /= static_cast<T>(divisor);
+    // A communicator may have more ranks than a byte can count.
+    using Signed = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+    using Quotient =
+        std::conditional_t<std::is_unsigned_v<T>, std::make_unsigned_t<Signed>, Signed>;
+    for (T& lane : lanes)
+      lane = static_cast<T>(static_cast<Quotient>(lane) / static_cast<Quotient>(divisor));
     return hn::Load(Tag(), lanes);
   }
 };
@@ -210,10 +215,24 @@ struct SumOp {
 };
 
 struct ProdOp {
+  // No instruction set multiplies bytes: those of even and of odd number go through 16 bits, whose
+  // lower half is the product of lower halves.
+  template <class D, class V>
+  static HWY_INLINE V multiply_bytes(D d, V a, V b) {
+    const hn::Repartition<std::uint16_t, D> wide;
+    const auto x = hn::BitCast(wide, a);
+    const auto y = hn::BitCast(wide, b);
+    const auto even = hn::And(hn::Mul(x, y), hn::Set(wide, std::uint16_t{0x00FF}));
+    const auto odd = hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(x), hn::ShiftRight<8>(y)));
+    return hn::BitCast(d, hn::Or(even, odd));
+  }
+
   template <class D, class V>
   static HWY_INLINE V apply(D d, V a, V b) {
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
       return hn::Mul(a, b);
+    } else if constexpr (sizeof(hn::TFromD<D>) == 1) {
+      return multiply_bytes(d, a, b);
     } else {
       const hn::RebindToUnsigned<D> u;
       return hn::BitCast(d, hn::Mul(hn::BitCast(u, a), hn::BitCast(u, b)));

@@ -18,10 +18,18 @@ void reduce(const ReduceCall& call) {
       return reduce_float32(call);
     case DataType::float64:
       return reduce_float64(call);
+    case DataType::int8:
+      return reduce_int8(call);
+    case DataType::uint8:
+      return reduce_uint8(call);
     case DataType::int32:
       return reduce_int32(call);
+    case DataType::uint32:
+      return reduce_uint32(call);
     case DataType::int64:
       return reduce_int64(call);
+    case DataType::uint64:
+      return reduce_uint64(call);
     case DataType::bfloat16:
       return reduce_bfloat16(call);
     case DataType::float16:

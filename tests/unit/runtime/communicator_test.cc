@@ -146,12 +146,17 @@ TEST_P(EveryRankCount, EveryTypeAndOperation) {
       for (ReduceOp op : kAllReduceOps) {
         check_reductions<float>(comm, count, op);
         check_reductions<double>(comm, count, op);
+        check_reductions<std::int8_t>(comm, count, op);
+        check_reductions<std::uint8_t>(comm, count, op);
         check_reductions<std::int32_t>(comm, count, op);
+        check_reductions<std::uint32_t>(comm, count, op);
+        check_reductions<std::uint64_t>(comm, count, op);
         check_reductions<std::int64_t>(comm, count, op);
         check_reductions<bfloat16>(comm, count, op);
         check_reductions<float16>(comm, count, op);
       }
       check_movement<float>(comm, count);
+      check_movement<std::int8_t>(comm, count);
       check_movement<bfloat16>(comm, count);
       check_movement<double>(comm, count);
     }

@@ -186,6 +186,10 @@ class KernelsReduce : public OnTarget {};
 
 TEST_P(KernelsReduce, Float32) { compare_everything<DataType::float32>(); }
 TEST_P(KernelsReduce, Float64) { compare_everything<DataType::float64>(); }
+TEST_P(KernelsReduce, Int8) { compare_everything<DataType::int8>(); }
+TEST_P(KernelsReduce, UInt8) { compare_everything<DataType::uint8>(); }
+TEST_P(KernelsReduce, UInt32) { compare_everything<DataType::uint32>(); }
+TEST_P(KernelsReduce, UInt64) { compare_everything<DataType::uint64>(); }
 TEST_P(KernelsReduce, Int32) { compare_everything<DataType::int32>(); }
 TEST_P(KernelsReduce, Int64) { compare_everything<DataType::int64>(); }
 TEST_P(KernelsReduce, BFloat16) { compare_everything<DataType::bfloat16>(); }

@@ -82,9 +82,9 @@ T combine(ReduceOp op, T a, T b) {
     switch (op) {
       case ReduceOp::sum:
       case ReduceOp::avg:
-        return static_cast<T>(left + right);
+        return static_cast<T>(static_cast<Unsigned>(left + right));
       case ReduceOp::prod:
-        return static_cast<T>(left * right);
+        return static_cast<T>(static_cast<Unsigned>(left * right));
       case ReduceOp::min:
         return std::min(a, b);
       case ReduceOp::max:
@@ -109,6 +109,14 @@ struct Element<DataType::float32> : PlainElement<float> {};
 template <>
 struct Element<DataType::float64> : PlainElement<double> {};
 template <>
+struct Element<DataType::int8> : PlainElement<std::int8_t> {};
+template <>
+struct Element<DataType::uint8> : PlainElement<std::uint8_t> {};
+template <>
+struct Element<DataType::uint32> : PlainElement<std::uint32_t> {};
+template <>
+struct Element<DataType::uint64> : PlainElement<std::uint64_t> {};
+template <>
 struct Element<DataType::int32> : PlainElement<std::int32_t> {};
 template <>
 struct Element<DataType::int64> : PlainElement<std::int64_t> {};
@@ -128,6 +136,17 @@ struct Element<DataType::float16> {
 template <DataType kType>
 using Stored = typename Element<kType>::Stored;
 
+// As a number that divides without being narrowed first: 1000 is no int8.
+template <class T>
+auto divisor_as(int divisor) {
+  if constexpr (std::is_unsigned_v<T>)
+    return static_cast<std::uint64_t>(divisor);
+  else if constexpr (std::is_integral_v<T>)
+    return static_cast<std::int64_t>(divisor);
+  else
+    return static_cast<T>(divisor);
+}
+
 // The fold of the first `sources` columns, element by element.
 template <DataType kType>
 std::vector<Stored<kType>> reduce(ReduceOp op,
@@ -138,7 +157,8 @@ std::vector<Stored<kType>> reduce(ReduceOp op,
   for (std::size_t i = 0; i < result.size(); ++i) {
     auto value = E::load(columns[0][i]);
     for (std::size_t s = 1; s < sources; ++s) value = combine(op, value, E::load(columns[s][i]));
-    if (divisor > 1) value /= static_cast<decltype(value)>(divisor);
+    if (divisor > 1)
+      value = static_cast<decltype(value)>(value / divisor_as<decltype(value)>(divisor));
     result[i] = E::save(value);
   }
   return result;
@@ -147,7 +167,8 @@ std::vector<Stored<kType>> reduce(ReduceOp op,
 // The same bits, or a NaN both.
 template <DataType kType>
 bool same(Stored<kType> a, Stored<kType> b) {
-  if constexpr (kType != DataType::int32 && kType != DataType::int64) {
+  if constexpr (!std::is_integral_v<Stored<kType>> || kType == DataType::float16 ||
+                kType == DataType::bfloat16) {
     if (std::isnan(Element<kType>::load(a)) && std::isnan(Element<kType>::load(b))) return true;
   }
   return std::memcmp(&a, &b, sizeof(a)) == 0;
@@ -172,7 +193,9 @@ std::vector<Stored<kType>> special_values() {
             -L::quiet_NaN()};
   } else {
     using L = std::numeric_limits<T>;
-    return {0, 1, -1, 2, -2, 7, -7, L::max(), L::min(), L::max() - 1, L::min() + 1};
+    const auto minus = [](int value) { return static_cast<T>(-value); };
+    return {T(0),     T(1),     minus(1),        T(2),           minus(2), T(7), minus(7),
+            L::max(), L::min(), T(L::max() - 1), T(L::min() + 1)};
   }
 }
 
@@ -191,7 +214,11 @@ std::vector<Stored<kType>> random_values(std::size_t count, std::uint64_t seed) 
     if (kind == 1) std::memcpy(&value, &bits, sizeof(value));
     if (kind == 2) {
       const double number = (static_cast<double>(bits % 1000003) / 500001.5 - 1) * 8;
-      value = E::save(static_cast<decltype(E::load(value))>(number));
+      using Value = decltype(E::load(value));
+      if constexpr (std::is_unsigned_v<Value>)
+        value = E::save(static_cast<Value>(static_cast<int>(number)));
+      else
+        value = E::save(static_cast<Value>(number));
     }
   }
   return values;
