@@ -51,16 +51,20 @@ struct PlainFormat {
   }
 
  private:
-  // No instruction set divides integers; averages of integers are rare enough for one by one.
+  // No instruction set divides integers. Those of up to 32 bits go through a floating type that
+  // holds them exactly; its quotient, rounded or not, has the right whole part: the next whole
+  // number is at least 1/divisor away, which is more than half a unit in the quotient's last place.
+  // Compilers make vectors of the loop. A communicator may have more ranks than a byte can count.
   static HWY_INLINE Wide divide_lanes(Wide value, int divisor) {
     HWY_ALIGN T lanes[hn::MaxLanes(Tag())];
     hn::Store(value, Tag(), lanes);
-    // A communicator may have more ranks than a byte can count.
-    using Signed = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
-    using Quotient =
-        std::conditional_t<std::is_unsigned_v<T>, std::make_unsigned_t<Signed>, Signed>;
-    for (T& lane : lanes)
-      lane = static_cast<T>(static_cast<Quotient>(lane) / static_cast<Quotient>(divisor));
+    if constexpr (sizeof(T) < 8) {
+      using Real = std::conditional_t<sizeof(T) == 1, float, double>;
+      for (T& lane : lanes)
+        lane = static_cast<T>(static_cast<Real>(lane) / static_cast<Real>(divisor));
+    } else {
+      for (T& lane : lanes) lane /= static_cast<T>(divisor);
+    }
     return hn::Load(Tag(), lanes);
   }
 };
