@@ -171,12 +171,18 @@ class ChaosWorld {
     } else {
       buffers.input = allocate(rank, input_count(c) * element, buffers);
       buffers.output = allocate(rank, output_count(c) * element, buffers);
-      for (std::size_t i = 0; i < output_count(c); ++i)
-        store(c.type, buffers.output, i, kUntouched);
     }
+    return buffers;
+  }
+
+  // When a rank enters the call, and not before: until then its memory is its own, and what a peer
+  // stored there too early is lost, as it should be.
+  void fill(const ChaosCall& c, Rank rank, const RankBuffers& buffers) {
+    const bool in_place = buffers.owned.size() == 1;
+    for (std::size_t i = 0; i < output_count(c) && !in_place; ++i)
+      store(c.type, buffers.output, i, kUntouched);
     for (std::size_t i = 0; i < input_count(c); ++i)
       store(c.type, buffers.input, i, contribution(c, rank, i));
-    return buffers;
   }
 
   void release(Rank rank, const RankBuffers& buffers) {
@@ -209,6 +215,7 @@ class ChaosWorld {
     if (waiting_to_start_[at(rank)]) {
       const ChaosCall& c = planned.call;
       waiting_to_start_[at(rank)] = false;
+      fill(c, rank, buffers[at(rank)]);
       runtime::Call call;
       call.signature = {
           sequence_, c.collective,         c.type, c.op, planned.settings.direct, c.root,
