@@ -136,8 +136,8 @@ class Communicator {
   Status broadcast(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // output is written on the root only.
   Status reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                Rank root);  // input: count elements; output, on the root only: size() * count
-                             // elements in the order of ranks.
+                Rank root);
+  // input: count elements; output, on the root only: size() * count elements in the order of ranks.
   Status gather(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // input, on the root only: size() * count elements, block p for rank p; output: count elements.
   Status scatter(const void* input, void* output, std::size_t count, DataType type, Rank root);
@@ -167,8 +167,9 @@ class Communicator {
   Result<Work> all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
                                std::size_t count, DataType type);
-  Result<Work> barrier_async();  // ---- Typed forms: T is float, double, bfloat16, float16, or a
-                                 // signed or unsigned integer of 8,
+  Result<Work> barrier_async();
+
+  // ---- Typed forms: T is float, double, bfloat16, float16, or a signed or unsigned integer of 8,
   // 32 or 64 bits. ----
 
   // In place.

@@ -363,8 +363,9 @@ class BoundFinder {
       bounds_.link_ns_per_byte = 1 / least;
     else
       bounds_.link_origin = "no link limits: ranks share memory";
-  }  // Every other rank's block goes to the root of `graph`: over the cuts around the root and
-     // around
+  }
+
+  // Every other rank's block goes to the root of `graph`: over the cuts around the root and around
   // its node.
   void all_with_root(const FlowGraph& graph, std::string_view direction) {
     const Topology& topology = machine_.topology();

@@ -29,14 +29,13 @@ struct MessageOverhead {
   double receive_ns = 0;  // of the receiver's: found in it and released
   double signal_ns = 0;   // of either end's, when it travels direct
   double wake_ns = 0;     // until the receiver sees it, while processors can do other things
-  double payload_ns =
-      0;  // of either end's, when staged data does not fit the cell that tells of it
+  double payload_ns = 0;  // of either end's, when staged data are more than a few lines
 };
 
 // The numbers of the model that no topology holds. All are for one step, message or rank.
 struct CostConstants {
   // Source: cache-line transfers between two cores of a Xeon: 68 ns one way, 219 ns for a symmetric
-  // // exchange of flags through the same path that topology defaults give 100 ns. Signals and
+  // exchange of flags through the same path that topology defaults give 100 ns. Signals and
   // payloads fitted to all_reduce between two cores, 1 to 16 KiB, by doubling, ring and direct.
   MessageOverhead shared_memory{60, 60, 100, 0, 120};
   // Source: 3.2 us one way between two processes over loopback TCP; half of it at each end.

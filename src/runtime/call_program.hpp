@@ -84,8 +84,8 @@ class CallProgram {
   std::size_t operands_max() const { return operands_max_; }  // of one step
 
   // Before a call. Staged: everything goes through queues, nothing is left to decide.
-  void begin(bool staged);  // Once the peer was told which of our buffers it can address: what we
-                            // offer it.
+  void begin(bool staged);
+  // Once the peer was told which of our buffers it can address: what we offer it.
   void decide_offers(std::size_t peer, const collectives::Addressable& mine);
   // Once we know which of its buffers we can address, too: all else.
   void decide_all(std::size_t peer, const collectives::Addressable& mine,

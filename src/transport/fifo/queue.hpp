@@ -131,10 +131,9 @@ class Producer {
   bool in_cell_ = true;         // or it is small and goes into its cell
   bool starved_ = false;
   bool corrupt_ = false;
-  std::vector<std::uint64_t>
-      ends_;  // by cell: where its frame's payload ended  // A frame for a cell is built here and
-              // copied at commit: were it built in its cell, the consumer's
-  // looking at the cell would take the line away between two stores.
+  std::vector<std::uint64_t> ends_;  // by cell: where its frame's payload ended
+  // A frame for a cell is built here and copied at commit: were it built in its cell, the
+  // consumer's looking at the cell would take the line away between two stores.
   alignas(kLineBytes) std::byte staging_[kInlineBytes] = {};
 };
 

@@ -112,8 +112,8 @@ TEST(Bounds, HierarchyHasItsClosedForm) {
   EXPECT_NEAR(bounds_of(narrow, 32, Collective::all_reduce).link_ns_per_byte, 2 * 24 / 80.0 / 32,
               1e-12);
   EXPECT_NEAR(bounds_of(narrow, 32, Collective::broadcast).link_ns_per_byte, 1 / 80.0, 1e-12);
-  EXPECT_NEAR(bounds_of(narrow, 32, Collective::reduce, 31).link_ns_per_byte, 1 / 80.0,
-              1e-12);  // The root's own links: 31 blocks through what one GPU has.
+  EXPECT_NEAR(bounds_of(narrow, 32, Collective::reduce, 31).link_ns_per_byte, 1 / 80.0, 1e-12);
+  // The root's own links: 31 blocks through what one GPU has.
   EXPECT_NEAR(bounds_of(wide, 32, Collective::gather, 5).link_ns_per_byte,
               std::max(31 / 500.0, 24 / 400.0), 1e-12);
   EXPECT_NEAR(bounds_of(narrow, 32, Collective::gather).link_ns_per_byte, 24 / 80.0, 1e-12);

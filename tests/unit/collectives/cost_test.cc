@@ -62,9 +62,8 @@ TEST(Cost, BroadcastOverOneLinkStaged) {
 TEST(Cost, AllReduceOfTwoCoresByDoubling) {
   World world(*parse_synthetic_topology("2 memory=12 memory_ns=50"), 2);
   const SliceCost cost =
-      world.graph(Collective::all_reduce, "doubling", false)
-          .price(world.machine, 2400);  // Copy out (read and write), 100 ns of path, reduce (read
-                                        // twice, write once), at 24 bytes per ns.
+      world.graph(Collective::all_reduce, "doubling", false).price(world.machine, 2400);
+  // Copy out (read and write), 100 ns of path, reduce (read twice, write once), at 24 bytes per ns.
   const double payload = world.machine.constants().shared_memory.payload_ns;
   const double send = 20 + 60 + payload + 2 * 100;
   const double reduce = 20 + 60 + payload + 3 * 100;
