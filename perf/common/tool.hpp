@@ -81,6 +81,16 @@ inline std::size_t block(std::size_t elements, std::size_t element_bytes, int ra
   return elements / static_cast<std::size_t>(ranks) / per_line * per_line;
 }
 
+// A block of each rank on one side, all of them on the other.
+inline Shape blocks_to_all(std::size_t elements, std::size_t element_bytes, int ranks) {
+  const std::size_t each = block(elements, element_bytes, ranks);
+  return {each, each, each * static_cast<std::size_t>(ranks), each, 0};
+}
+inline Shape all_to_blocks(std::size_t elements, std::size_t element_bytes, int ranks) {
+  const std::size_t each = block(elements, element_bytes, ranks);
+  return {each, each * static_cast<std::size_t>(ranks), each, 0, each};
+}
+
 // The part of moved data that is not a rank's own already.
 inline double others(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 inline double once(int /*ranks*/) { return 1; }

@@ -7,11 +7,7 @@ const Tool& all_gather_tool() {
   static const Tool tool{
       .name = "all_gather_perf",
       .collective = Collective::all_gather,
-      .shape =
-          [](std::size_t elements, std::size_t element_bytes, int ranks) {
-            const std::size_t each = block(elements, element_bytes, ranks);
-            return Shape{each, each, each * static_cast<std::size_t>(ranks), each, 0};
-          },
+      .shape = blocks_to_all,
       .call = [](Communicator& ranks,
                  const Call& c) { return ranks.all_gather(c.input, c.output, c.count, c.type); },
       .start =

@@ -7,11 +7,7 @@ const Tool& gather_tool() {
   static const Tool tool{
       .name = "gather_perf",
       .collective = Collective::gather,
-      .shape =
-          [](std::size_t elements, std::size_t element_bytes, int ranks) {
-            const std::size_t each = block(elements, element_bytes, ranks);
-            return Shape{each, each, each * static_cast<std::size_t>(ranks), each, 0};
-          },
+      .shape = blocks_to_all,
       .call =
           [](Communicator& ranks, const Call& c) {
             return ranks.gather(c.input, c.output, c.count, c.type, c.root);

@@ -7,11 +7,7 @@ const Tool& scatter_tool() {
   static const Tool tool{
       .name = "scatter_perf",
       .collective = Collective::scatter,
-      .shape =
-          [](std::size_t elements, std::size_t element_bytes, int ranks) {
-            const std::size_t each = block(elements, element_bytes, ranks);
-            return Shape{each, each * static_cast<std::size_t>(ranks), each, 0, each};
-          },
+      .shape = all_to_blocks,
       .call =
           [](Communicator& ranks, const Call& c) {
             return ranks.scatter(c.input, c.output, c.count, c.type, c.root);
