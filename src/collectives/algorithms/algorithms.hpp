@@ -42,8 +42,6 @@ void tell_doubling_all_reduce(Builder& b, int group);
 void tell_halving_doubling_all_reduce(Builder& b, int group);
 void tell_halving_reduce_scatter(Builder& b, int group);
 void tell_doubling_all_gather(Builder& b, int group);
-void tell_binomial_broadcast(Builder& b, int group);
-void tell_binomial_reduce(Builder& b, int group);
 
 // ---- bruck.cc ----
 void tell_bruck_all_gather(Builder& b, int group);
@@ -51,6 +49,8 @@ void tell_bruck_all_to_all(Builder& b, int group);
 int bruck_all_to_all_scratch(int ranks);  // blocks
 
 // ---- binomial.cc ----
+void tell_binomial_broadcast(Builder& b, int group);
+void tell_binomial_reduce(Builder& b, int group);
 void tell_binomial_gather(Builder& b, int group);
 void tell_binomial_scatter(Builder& b, int group);
 

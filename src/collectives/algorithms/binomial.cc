@@ -1,7 +1,8 @@
-// Gather and scatter along a binomial tree: ⌈log2 n⌉ rounds, in which the root talks to ⌈log2 n⌉
-// ranks instead of n-1, while blocks travel up to ⌈log2 n⌉ hops: for small data and many ranks.
+// The binomial tree: ⌈log2 n⌉ rounds, in which the root talks to ⌈log2 n⌉ ranks instead of n-1, for
+// small data and many ranks. One rank's data to all (broadcast), all to one (reduce), and block by
+// block (scatter, gather), where a block travels up to ⌈log2 n⌉ hops.
 // Source: Chan, Heimlich, Purkayastha, van de Geijn, Collective communication: theory, practice,
-// and experience (2007), minimum-spanning-tree gather and scatter.
+// and experience (2007), minimum-spanning-tree algorithms.
 //
 // Places count from the root. A place's parent lacks its lowest set bit; its subtree are the places
 // up to that bit further on, whose blocks it holds in scratch, its own first.
@@ -61,6 +62,26 @@ class Tree {
 };
 
 }  // namespace
+
+void tell_binomial_broadcast(Builder& b, int) {
+  const Tree tree(b);
+  std::vector<Range> children = tree.children();
+  std::reverse(children.begin(), children.end());  // the largest subtree has the longest way
+  std::vector<Operand> destinations = {Builder::output(0)};
+  for (const Range& child : children)
+    destinations.push_back(Builder::to(tree.rank_at(child.begin)));
+  b.copy(tree.is_root() ? Builder::input(0) : Builder::from(tree.parent()), destinations);
+}
+
+void tell_binomial_reduce(Builder& b, int) {
+  const Tree tree(b);
+  std::vector<Operand> sources = {Builder::input(0)};
+  for (const Range& child : tree.children())
+    sources.push_back(Builder::from(tree.rank_at(child.begin)));
+  if (tree.is_root()) return b.finish(sources, {Builder::output(0)});
+  if (tree.is_leaf()) return b.send(tree.parent(), Builder::input(0));
+  b.reduce(sources, {Builder::to(tree.parent())});
+}
 
 void tell_binomial_gather(Builder& b, int) {
   const Tree tree(b);

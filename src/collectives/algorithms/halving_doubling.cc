@@ -6,7 +6,6 @@
 //                       gather it back: 2 log2 n messages and optimal bandwidth
 //                       Source: Rabenseifner, Optimization of collective reduction operations
 //                       (2004)
-//   binomial            one rank's data to all, or all to one, along a binomial tree
 //
 // Other numbers of ranks than powers of two: the ranks beyond the largest power of two ("extras")
 // fold their input into a partner first and get the result from it at the end.
@@ -154,33 +153,6 @@ void tell_doubling_all_gather(Builder& b, int) {
     b.send(partner, Builder::output(mine, distance));
     b.recv(partner, Builder::output(theirs, distance));
   }
-}
-
-// Places count from the root. A rank receives from the place without its lowest set bit and serves
-// the places that only add lower bits, the farthest first.
-void tell_binomial_broadcast(Builder& b, int) {
-  const int n = b.ranks();
-  const int place = (b.rank() - b.root() + n) % n;
-  auto rank_at = [&](int p) { return (p + b.root()) % n; };
-  const int lowest = place == 0 ? power_of_two_below(2 * n - 1) : place & -place;
-  std::vector<Operand> destinations = {Builder::output(0)};
-  for (int distance = lowest / 2; distance >= 1; distance /= 2)
-    if (place + distance < n) destinations.push_back(Builder::to(rank_at(place + distance)));
-  b.copy(place == 0 ? Builder::input(0) : Builder::from(rank_at(place - lowest)), destinations);
-}
-
-void tell_binomial_reduce(Builder& b, int) {
-  const int n = b.ranks();
-  const int place = (b.rank() - b.root() + n) % n;
-  auto rank_at = [&](int p) { return (p + b.root()) % n; };
-  const int lowest = place == 0 ? power_of_two_below(2 * n - 1) : place & -place;
-  std::vector<Operand> sources = {Builder::input(0)};
-  for (int distance = 1; distance < lowest; distance *= 2)
-    if (place + distance < n) sources.push_back(Builder::from(rank_at(place + distance)));
-  if (place == 0) return b.finish(sources, {Builder::output(0)});
-  const Operand up = Builder::to(rank_at(place - lowest));
-  if (sources.size() == 1) return b.copy(sources[0], {up});
-  b.reduce(sources, {up});
 }
 
 }  // namespace tutti::collectives::algorithms
