@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/frame_tag.hpp"
 #include "transport/memory/transport.hpp"
 #include "unit/runtime/world.hpp"
 
@@ -222,6 +223,67 @@ TEST(Executor, OffersAndGrantsRunAheadOfTheData) {
   EXPECT_EQ(from_1.signalled(Signal::offered), 15U);
   EXPECT_EQ(from_1.signalled(Signal::granted), 16U);
   EXPECT_EQ(from_1.signalled(Signal::produced), 0U);
+}
+
+// Two pushes may land in a rank's memory; the first only after a staged message was taken. The
+// second waits for its turn, because one counter grants both.
+TEST(Executor, GrantsKeepTheirOrder) {
+  using collectives::DirectForm;
+  using collectives::LoweredOperand;
+  using collectives::LoweredStep;
+  collectives::LoweredProgram program;
+  program.shape.collective = Collective::all_reduce;
+  program.shape.ranks = 2;
+  program.shape.chunks = 2;
+  program.peers = {1};
+  program.sends = {0};
+  program.receives = {3};
+  for (int ordinal = 0; ordinal < 3; ++ordinal) {
+    const int chunk = ordinal == 2 ? 1 : 0;
+    LoweredOperand message;
+    message.kind = Operand::Kind::message;
+    message.direct = ordinal == 0 ? DirectForm::none : DirectForm::push;
+    message.mine = ordinal > 0;
+    message.buffer = Buffer::output;
+    message.chunk = chunk;
+    message.ordinal = ordinal;
+    LoweredOperand memory;
+    memory.buffer = Buffer::output;
+    memory.chunk = chunk;
+    LoweredStep step;
+    step.landing = 0;
+    step.sources = {message};
+    step.destinations = {memory};
+    if (ordinal == 1) step.depends = {{0, false}};
+    program.steps.push_back(step);
+  }
+  MemoryRanks world(2);
+  std::vector<std::int64_t> data(2);
+  const Signature signature{1, Collective::all_reduce, DataType::int64, ReduceOp::sum, true, 0, 2,
+                            42};
+  Call call{signature, reinterpret_cast<std::byte*>(data.data()),
+            reinterpret_cast<std::byte*>(data.data())};
+  const Plan plan{
+      "by hand", {1, 4096, true}, std::make_shared<collectives::LoweredProgram>(program), 42};
+  ASSERT_TRUE(world.executors[0]->start(call, plan).ok());
+  // Rank 1 is played by hand.
+  Endpoint& peer = **world.transports[1]->endpoint(0, 0);
+  Arrival arrival;
+  arrival.signature = signature;
+  encode(arrival, peer.reserve(encoded_bytes(signature)));
+  peer.commit(static_cast<std::uint32_t>(FrameTag::arrival), encoded_bytes(signature));
+  const auto move = [&] {
+    for (int round = 0; round < 4; ++round) {
+      ASSERT_TRUE(world.transports[0]->poll().ok() && world.transports[1]->poll().ok());
+      world.executors[0]->advance();
+    }
+  };
+  move();
+  EXPECT_EQ(peer.signalled(Signal::granted), 0U);
+  static_cast<void>(peer.reserve(sizeof(std::int64_t)));
+  peer.commit(static_cast<std::uint32_t>(FrameTag::data), sizeof(std::int64_t));
+  move();
+  EXPECT_EQ(peer.signalled(Signal::granted), 3U);
 }
 
 TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
