@@ -21,6 +21,8 @@ using collectives::Plan;
 using Outcome = ChaosVerdict::Outcome;
 
 constexpr double kUntouched = 99;
+constexpr double kReused = 111;
+constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -75,7 +77,10 @@ class ChaosWorld {
     options.frame_bytes_max = at(dice_.between(4, 32)) * 128;
     options.queue_frames_max = dice_.between(2, 6);
     options.ranks_per_host = dice_.between(1, options.size);
+    options.meanwhile_per_mille = dice_.between(0, 1) * 100;
     world_ = std::make_unique<transport::SimWorld>(options);
+    if (tell_events_)
+      world_->observe([this](const transport::SimEvent& event) { say("  " + to_string(event)); });
     for (Rank r = 0; r < options.size; ++r) {
       transports_.push_back(transport::make_sim_transport(*world_, r));
       executors_.push_back(std::make_unique<runtime::Executor>(*transports_.back()));
@@ -123,7 +128,7 @@ class ChaosWorld {
     const std::uint64_t magnitudes[] = {2, 20, 300, 2000};
     call.count = call.collective == Collective::barrier ? 0 : dice_.below(dice_.one_of(magnitudes));
     planned.settings.channels = dice_.between(1, world_->options().channel_count);
-    planned.settings.slice_bytes = world_->options().frame_bytes_max / (1 + dice_.below(3));
+    planned.settings.slice_bytes = draw_slice_bytes(planned, schedule->shape);
     planned.settings.direct = dice_.below(2) == 0;
     planned.in_place = dice_.below(2) == 0 && call.collective != Collective::all_to_all &&
                        call.collective != Collective::send_recv;
@@ -131,6 +136,19 @@ class ChaosWorld {
       planned.plans.push_back(Plan{std::string(planned.algorithm->name), planned.settings,
                                    std::make_shared<LoweredProgram>(std::move(program)), 1});
     return planned;
+  }
+
+  // Mostly a third of a frame or more. Now and then so small that the call has more slices than the
+  // executor's window holds, but not hundreds of them.
+  std::size_t draw_slice_bytes(const PlannedCall& planned, const ScheduleShape& shape) {
+    const std::size_t frame = world_->options().frame_bytes_max;
+    if (dice_.below(8) != 0) return frame / (1 + dice_.below(3));
+    const std::size_t element = size_of(planned.call.type);
+    std::size_t bytes = at(shape.message_chunks_max) * element;
+    while (bytes < frame && collectives::slices_needed(shape, planned.call.count, element,
+                                                       planned.settings.channels, bytes) > kSlices)
+      bytes *= 2;
+    return std::min(bytes, frame);
   }
 
   std::string describe(const PlannedCall& planned) const {
@@ -185,6 +203,15 @@ class ChaosWorld {
       store(c.type, buffers.input, i, contribution(c, rank, i));
   }
 
+  // When a rank's call is complete its memory is its own again: the results must be there, and what
+  // the rank then does to its buffers must harm nobody.
+  void leave(const PlannedCall& planned, Rank rank, const RankBuffers& buffers) {
+    check(planned, rank, buffers);
+    const ChaosCall& c = planned.call;
+    for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, buffers.output, i, kReused);
+    for (std::size_t i = 0; i < input_count(c); ++i) store(c.type, buffers.input, i, kReused);
+  }
+
   void release(Rank rank, const RankBuffers& buffers) {
     for (const auto& [memory, is_transports] : buffers.owned) {
       if (is_transports)
@@ -204,8 +231,6 @@ class ChaosWorld {
     // Ranks enter the call one by one, whenever chance lets them.
     waiting_to_start_.assign(at(ranks()), true);
     move_until_done(planned, buffers);
-    for (Rank r = 0; r < ranks() && verdict_.outcome == Outcome::right; ++r)
-      check(planned, r, buffers[at(r)]);
     for (Rank r = 0; r < ranks(); ++r) release(r, buffers[at(r)]);
   }
 
@@ -226,18 +251,17 @@ class ChaosWorld {
       if (!status.ok()) trouble(Outcome::error, status.to_string());
       return true;
     }
+    const bool was_done = executor.done();
     const Result<bool> polled = transports_[at(rank)]->poll();
     if (!polled.ok()) trouble(Outcome::error, polled.status().to_string());
     const bool moved = executor.advance();
     if (!executor.status().ok()) trouble(Outcome::error, executor.status().to_string());
+    if (executor.done() && !was_done && verdict_.outcome == Outcome::right)
+      leave(planned, rank, buffers[at(rank)]);
     return moved || (polled.ok() && *polled);
   }
 
-  bool deliver() {
-    if (!world_->step()) return false;
-    if (tell_events_) say("  " + to_string(world_->last_event()));
-    return true;
-  }
+  bool deliver() { return world_->step(); }
 
   bool all_done() const {
     for (Rank r = 0; r < ranks(); ++r)

@@ -326,10 +326,15 @@ bool Executor::advance_channel(int channel) {
   Channel& c = channels_[index(channel)];
   bool moved = announce(channel);
   const std::size_t end = std::min(c.first_slice + window_, geometry_.slices());
-  for (std::size_t slice = c.first_slice; slice < end && status_.ok(); ++slice) {
-    if (!advance_slice(channel, slice)) continue;
-    moved = true;
-    if (slide_window(c)) announce(channel);
+  std::size_t slice = c.first_slice;
+  while (slice < end && status_.ok()) {
+    if (advance_slice(channel, slice)) {
+      moved = true;
+      if (slide_window(c)) announce(channel);
+    }
+    // The window may have slid past more than this slice: peers that moved meanwhile can complete
+    // the next ones first. Their slots serve other slices by now.
+    slice = std::max(slice + 1, c.first_slice);
   }
   return moved;
 }

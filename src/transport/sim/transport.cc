@@ -49,6 +49,7 @@ class SimEndpoint final : public Endpoint {
   }
 
   bool peek(Frame& frame) override {
+    world_.pass_time();
     if (!status().ok() || in_.delivered.empty()) return false;
     const auto& front = in_.delivered.front();
     frame.tag = front.tag;
@@ -72,6 +73,7 @@ class SimEndpoint final : public Endpoint {
   }
 
   std::uint64_t signalled(Signal which) override {
+    world_.pass_time();
     return in_.signals[static_cast<std::size_t>(which)];
   }
 

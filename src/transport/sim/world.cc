@@ -147,7 +147,14 @@ bool SimWorld::step() {
   event_count_ += 1;
   deliver(next);
   last_ = next.event;
+  if (told_) told_(last_);
   return true;
+}
+
+// Between two looks of a rank.
+void SimWorld::pass_time() {
+  if (options_.meanwhile_per_mille == 0) return;
+  if (static_cast<int>(next_random(network_random_) % 1000) < options_.meanwhile_per_mille) step();
 }
 
 void SimWorld::deliver(Pending& pending) {

@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/status.hpp"
@@ -32,6 +34,9 @@ struct SimOptions {
   int stragglers_per_mille = 20;  // deliveries that take a hundred times as long
   int queue_frames_max = 4;       // each connection's capacity is drawn from 2..this
   int ranks_per_host = 1;         // ranks of one host can address each other's memory
+  // How often a look at a connection delivers an event first, as if the peers ran meanwhile.
+  // Without it, all that a rank sees between two steps of the world is one and the same moment.
+  int meanwhile_per_mille = 0;
 };
 
 enum class SimEventKind : std::uint8_t { connected, frame, room, signal, lost };
@@ -72,8 +77,11 @@ class SimWorld {
   // Advances the clock to the next event and delivers it. False when nothing is in flight.
   bool step();
 
-  // The event that step() delivered last.
+  // The event that was delivered last.
   const SimEvent& last_event() const { return last_; }
+
+  // `told` hears of every event when it has been delivered.
+  void observe(std::function<void(const SimEvent&)> told) { told_ = std::move(told); }
 
   std::size_t in_flight() const { return pending_.size(); }
   std::uint64_t now_ns() const { return now_ns_; }
@@ -134,6 +142,7 @@ class SimWorld {
     return a / options_.ranks_per_host == b / options_.ranks_per_host;
   }
   void touch(Rank observer, Rank peer);
+  void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();
   void schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns, SimEvent details = {},
@@ -157,6 +166,7 @@ class SimWorld {
   std::map<std::uint32_t, Region> regions_;
   std::uint32_t next_region_ = 1;
   SimEvent last_;
+  std::function<void(const SimEvent&)> told_;
 };
 
 }  // namespace tutti::transport
