@@ -85,6 +85,12 @@ struct MemoryUse {
   std::size_t scratch_bytes = 0;
 };
 
+// The blocks of a buffer, one for each rank. Units: elements.
+struct BlockLayout {
+  std::span<const std::size_t> counts;
+  std::span<const std::size_t> displacements = {};  // from the buffer's beginning; empty: packed
+};
+
 // A group of ranks and the means to talk. Movable, not copyable; closes on destruction.
 //
 // Threading  one thread at a time. abort() from any thread.
@@ -92,7 +98,8 @@ struct MemoryUse {
 // In place   input and output may be the same buffer where NCCL allows it: all_reduce, broadcast
 //            and reduce with equal pointers; all_gather, and gather on its root, with input at
 //            output + rank * count; reduce_scatter, and scatter on its root, with output at input +
-//            rank * count. all_to_all is never in place.
+//            rank * count; all_gather_v and reduce_scatter_v with the rank's own block in its
+//            place. all_to_all and all_to_all_v are never in place.
 //
 // All counts are in elements. "per rank" counts are equal on all ranks.
 class Communicator {
@@ -143,12 +150,34 @@ class Communicator {
   Status scatter(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // input and output: size() * count elements; block p goes to, and comes from, rank p.
   Status all_to_all(const void* input, void* output, std::size_t count, DataType type);
+
+  // Blocks of different sizes, also of none. Of all_gather_v and reduce_scatter_v all ranks give
+  // the same counts; displacements are each rank's own business.
+  // input: blocks.counts[rank()] elements; block p of the output comes from rank p.
+  Status all_gather_v(const void* input, void* output, const BlockLayout& blocks, DataType type);
+  // Block p of the input is reduced for rank p; output: blocks.counts[rank()] elements.
+  Status reduce_scatter_v(const void* input, void* output, const BlockLayout& blocks, DataType type,
+                          ReduceOp op);
+  // Block p of the input goes to rank p, block p of the output comes from it: what rank a sends to
+  // b must be as long as what b receives from a.
+  // Errors  mismatch, on this or the next call, where it is not.
+  Status all_to_all_v(const void* input, const BlockLayout& sent, void* output,
+                      const BlockLayout& received, DataType type);
+
   Status send(const void* input, std::size_t count, DataType type, Rank to);
   Status recv(void* output, std::size_t count, DataType type, Rank from);
   // Both at once, so that a cycle of ranks cannot deadlock.
   Status send_recv(const void* input, Rank to, void* output, Rank from, std::size_t count,
                    DataType type);
   Status barrier();
+
+  // Calls between group_begin() and group_end() are kept, and made by group_end(): first all sends
+  // and receives as one, with any peers in any order, then the collectives in their order. Of two
+  // ranks, both ends of a message are in groups; messages from one to the other keep their order.
+  // Groups nest; the outermost group_end() acts. What cannot be right is refused when it is called.
+  Status group_begin();
+  Status group_end();  // the first error of all
+  Result<std::vector<Work>> group_end_async();
 
   // The same, started and not waited for. Buffers must stay alive until the Work is complete.
   Result<Work> all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
@@ -165,6 +194,12 @@ class Communicator {
   Result<Work> scatter_async(const void* input, void* output, std::size_t count, DataType type,
                              Rank root);
   Result<Work> all_to_all_async(const void* input, void* output, std::size_t count, DataType type);
+  Result<Work> all_gather_v_async(const void* input, void* output, const BlockLayout& blocks,
+                                  DataType type);
+  Result<Work> reduce_scatter_v_async(const void* input, void* output, const BlockLayout& blocks,
+                                      DataType type, ReduceOp op);
+  Result<Work> all_to_all_v_async(const void* input, const BlockLayout& sent, void* output,
+                                  const BlockLayout& received, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
                                std::size_t count, DataType type);
   Result<Work> barrier_async();
@@ -217,6 +252,8 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<runtime::CommunicatorState> state);
   static Status size_error(const char* call, std::size_t input, std::size_t output);
+  Status run_varied(Collective collective, const void* input, const BlockLayout& sent, void* output,
+                    const BlockLayout& received, DataType type, ReduceOp op);
 
   std::shared_ptr<runtime::CommunicatorState> state_;
 };

@@ -134,7 +134,7 @@ struct Choice {
 };
 
 using ShapeKey = std::pair<Collective, Rank>;
-using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, Rank>;
+using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, bool, Rank>;
 
 }  // namespace
 
@@ -179,7 +179,7 @@ Status Planner::State::check(const PlanQuery& query) const {
   if (options.channels < 0 || options.channels > options.channel_count)
     return refuse(fmt::format("{} channels: the transport offers 1 to {}", options.channels,
                               options.channel_count));
-  if (options.lowering == Lowering::direct && !options.direct_possible)
+  if (!query.varied && options.lowering == Lowering::direct && !options.direct_possible)
     return Status(StatusCode::unsupported,
                   "direct lowering needs ranks that can address each other's memory; use staged or "
                   "leave the choice open");
@@ -272,8 +272,13 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
   const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
   const ScheduleShape& shape = entry.schedule.shape;
+  if (query.varied && (shape.chunks > 1 || shape.scratch_blocks > 0)) {
+    best.not_possible = "needs blocks of equal size; use ring, direct or pairwise";
+    return best;
+  }
   bool found = false;
-  for (const int channels : channel_choices()) {
+  const std::vector<int> one = {1};
+  for (const int channels : query.varied ? one : channel_choices()) {
     for (const std::size_t slice_bytes : slice_choices()) {
       const std::size_t slices =
           slices_needed(shape, query.count, size_of(query.type), channels, slice_bytes);
@@ -308,7 +313,7 @@ Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
   for (const std::unique_ptr<Entry>& entry : **entries) {
     const bool forced = (*entries)->size() == 1;
     for (const bool direct : {false, true}) {
-      if (!tries(direct)) continue;
+      if (query.varied ? direct : !tries(direct)) continue;
       const std::optional<PriceTable>& prices = entry->prices[direct ? 1 : 0];
       if (direct && options.lowering == Lowering::automatic && prices &&
           !prices->graph().any_direct())
@@ -378,7 +383,7 @@ int Planner::ranks() const { return state_->ranks(); }
 
 Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank rank) {
   TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
-  const PlanKey key{query.collective, query.root, query.count, query.type, rank};
+  const PlanKey key{query.collective, query.root, query.count, query.type, query.varied, rank};
   const auto known = state_->plans.find(key);
   if (known != state_->plans.end()) return known->second;
   const Result<std::vector<Choice>> choices = state_->choices(query);

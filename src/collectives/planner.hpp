@@ -46,6 +46,9 @@ struct PlanQuery {
   std::size_t count = 0;  // elements, as the API counts them
   DataType type = DataType::float32;
   Rank root = 0;
+  // Blocks differ in size; `count` is what they have on average. Only for schedules that never cut
+  // a block or set one aside, staged and on one channel, because no rank knows all addresses.
+  bool varied = false;
 };
 
 // One way of doing a call, with what it is predicted to cost.

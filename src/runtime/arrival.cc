@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x54415231;  // "TAR1"
 
+// Kinds of calls. Blocks that differ in size never travel direct.
+enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
+
 class Writer {
  public:
   explicit Writer(std::span<std::byte> out) : out_(out) {}
@@ -45,8 +48,11 @@ class Reader {
 }  // namespace
 
 std::string to_string(const Signature& s) {
-  std::string text = fmt::format("{} #{}: {} x {}", tutti::to_string(s.collective), s.sequence,
-                                 s.count, tutti::to_string(s.type));
+  if (s.varied && s.collective == Collective::send_recv)
+    return fmt::format("group of sends and receives, plan {:016x}", s.plan_hash);
+  std::string text =
+      fmt::format("{}{} #{}: {} x {}", tutti::to_string(s.collective), s.varied ? "_v" : "",
+                  s.sequence, s.count, tutti::to_string(s.type));
   if (is_reduction(s.collective)) text += fmt::format(", {}", tutti::to_string(s.op));
   if (has_root(s.collective)) text += fmt::format(", root {}", s.root);
   return text + fmt::format(", plan {:016x}", s.plan_hash);
@@ -59,7 +65,7 @@ void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> ou
   writer.put(static_cast<std::uint8_t>(s.collective));
   writer.put(static_cast<std::uint8_t>(s.type));
   writer.put(static_cast<std::uint8_t>(s.op));
-  writer.put(static_cast<std::uint8_t>(s.direct ? 1 : 0));
+  writer.put(static_cast<std::uint8_t>(s.direct ? kDirect : s.varied ? kVaried : kPlain));
   writer.put(s.root);
   writer.put(s.count);
   writer.put(s.plan_hash);
@@ -87,14 +93,15 @@ std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   const auto collective = reader.take<std::uint8_t>();
   const auto type = reader.take<std::uint8_t>();
   const auto op = reader.take<std::uint8_t>();
-  const auto direct = reader.take<std::uint8_t>();
+  const auto kind = reader.take<std::uint8_t>();
   if (collective >= std::size(kAllCollectives) || type >= std::size(kAllDataTypes) ||
-      op >= std::size(kAllReduceOps) || direct > 1)
+      op >= std::size(kAllReduceOps) || kind > kVaried)
     return std::nullopt;
   s.collective = static_cast<Collective>(collective);
   s.type = static_cast<DataType>(type);
   s.op = static_cast<ReduceOp>(op);
-  s.direct = direct == 1;
+  s.direct = kind == kDirect;
+  s.varied = kind == kVaried;
   s.root = reader.take<std::int32_t>();
   s.count = reader.take<std::uint64_t>();
   s.plan_hash = reader.take<std::uint64_t>();

@@ -27,6 +27,7 @@ struct Signature {
   std::int32_t root = 0;
   std::uint64_t count = 0;
   std::uint64_t plan_hash = 0;
+  bool varied = false;  // blocks differ in size: `count` is all of them, where all ranks know it
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };

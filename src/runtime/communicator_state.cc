@@ -16,6 +16,9 @@ namespace {
 // about a microsecond, which is what copying so many bytes through the queue costs.
 constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 
+// What all_to_all_v is planned for: the plan must not depend on what only some ranks know.
+constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
+
 constexpr int kIdlePollsMax = 64;
 constexpr int kRoundsAtOnce = 64;
 
@@ -42,6 +45,7 @@ CommunicatorState::~CommunicatorState() {
 }
 
 Status CommunicatorState::check(const Request& r) const {
+  if (r.blocks != nullptr) return Status();  // checked when they were laid out
   const auto name = to_string(r.collective);
   auto bad = [&](const std::string& text) {
     return Status(StatusCode::invalid_argument, fmt::format("rank {}: {}: {}", rank(), name, text));
@@ -117,16 +121,26 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
 // Lifetime  of what is returned: until the next call of the same collective asks.
 Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
+  const bool varied = r.blocks != nullptr;
   if (r.collective == Collective::send_recv) {
+    if (varied) return exchange_plan_.get();
     const bool fits = memo.plan && memo.to == r.to && memo.from == r.from &&
                       memo.plan->settings.direct == point_to_point_direct(r);
     if (!fits) memo = Memo{r.count, r.type, r.root, r.to, r.from, plan_point_to_point(r)};
     return memo.plan.get();
   }
-  if (!memo.plan || memo.count != r.count || memo.type != r.type || memo.root != r.root) {
-    auto plan = parts_.planner->plan({r.collective, r.count, r.type, r.root}, rank());
+  // Of blocks that differ in size the plan goes by their average, or by a guess where no rank knows
+  // all of them.
+  std::size_t count = r.count;
+  if (varied && r.collective == Collective::all_to_all)
+    count = kGuessedBlockBytes / size_of(r.type);
+  else if (varied)
+    count /= static_cast<std::size_t>(size());
+  if (!memo.plan || memo.count != count || memo.type != r.type || memo.root != r.root ||
+      memo.varied != varied) {
+    auto plan = parts_.planner->plan({r.collective, count, r.type, r.root, varied}, rank());
     if (!plan.ok()) return plan.status();
-    memo = Memo{r.count, r.type, r.root, -1, -1, *std::move(plan)};
+    memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied};
   }
   return memo.plan.get();
 }
@@ -145,7 +159,12 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   s.direct = work.plan_->settings.direct;
   s.root = request.root;
   s.count = request.count;
-  s.plan_hash = work.plan_->hash;
+  s.plan_hash = work.plan_->hash ^ request.counts_hash;
+  s.varied = request.blocks != nullptr;
+  if (request.blocks != nullptr) {
+    work.blocks_ = *request.blocks;
+    work.call_.blocks = &work.blocks_;
+  }
   work.call_.input = static_cast<const std::byte*>(request.input);
   work.call_.output = static_cast<std::byte*>(request.output);
   return Status();
@@ -164,6 +183,8 @@ void CommunicatorState::submit(WorkState& work, int rounds) {
 }
 
 Status CommunicatorState::run(const Request& request) {
+  if (in_group()) [[unlikely]]
+    return add_to_group(request);
   WorkState work;
   TUTTI_TRY(prepare(request, work));
   submit(work, parts_.ranks_share_cores ? 1 : kRoundsAtOnce);
@@ -171,9 +192,16 @@ Status CommunicatorState::run(const Request& request) {
 }
 
 Result<Work> CommunicatorState::start(const Request& request) {
+  if (in_group()) [[unlikely]]
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("rank {}: {}: a group starts its calls together; inside it use the "
+                              "forms without _async, and group_end_async()",
+                              rank(), to_string(request.collective)));
   auto work = std::make_shared<WorkState>();
   TUTTI_TRY(prepare(request, *work));
-  work->kept_ = memos_[static_cast<std::size_t>(request.collective)].plan;
+  const bool exchange = request.collective == Collective::send_recv && request.blocks != nullptr;
+  work->kept_ =
+      exchange ? exchange_plan_ : memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
   submit(*work, 1);
   return Work(std::move(work));

@@ -13,12 +13,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/config.hpp"
 #include "collectives/planner.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/members.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
 #include "tutti/communicator.hpp"
 #include "tutti/transport.hpp"
@@ -35,6 +38,7 @@ class WorkState {
   friend class CommunicatorState;
   std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
   Call call_;
+  Blocks blocks_;  // of a call whose blocks differ in size
   const collectives::Plan* plan_ = nullptr;
   std::shared_ptr<const collectives::Plan> kept_;  // of an asynchronous work: *plan_
   Status status_;
@@ -74,10 +78,23 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     Rank root = 0;
     Rank to = -1;  // of send_recv; -1: nobody
     Rank from = -1;
+    // Of a call whose blocks differ in size, instead of the buffers: copied by whoever keeps it.
+    // Then `count` is what all ranks know of the sizes, and `counts_hash` stands for the rest.
+    const Blocks* blocks = nullptr;
+    std::uint64_t counts_hash = 0;
   };
 
+  // Inside a group both only keep the call, or refuse it.
   Status run(const Request& request);
   Result<Work> start(const Request& request);
+
+  // A call of blocks that differ in size; `layout` speaks of those that are sent where the ranks
+  // receive one each, and the other way round.
+  Status check_blocks(const Request& request) const;
+
+  void group_begin() { ++group_depth_; }
+  Result<std::vector<Work>> group_end();
+  bool in_group() const { return group_depth_ > 0; }
 
   Status wait(WorkState& work);
   bool test(WorkState& work);
@@ -94,6 +111,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool drive() override { return drive_until(nullptr, 1); }
 
  private:
+  Status add_to_group(const Request& request);
+  Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
   Result<const collectives::Plan*> plan_for(const Request& request);
@@ -124,8 +143,21 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     Rank to = -1;  // of send_recv
     Rank from = -1;
     std::shared_ptr<const collectives::Plan> plan;
+    bool varied = false;
   };
   Memo memos_[std::size(kAllCollectives)];
+
+  // What was called since the outermost group_begin().
+  struct KeptCall {
+    Request request;
+    std::unique_ptr<Blocks> blocks;
+  };
+  int group_depth_ = 0;
+  std::vector<Transfer> kept_transfers_;
+  std::vector<KeptCall> kept_calls_;
+  // The plan of the latest group of transfers: a function of who the peers are, in order.
+  std::vector<std::pair<Rank, bool>> exchange_pattern_;
+  std::shared_ptr<const collectives::Plan> exchange_plan_;
 
   std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;

@@ -39,8 +39,8 @@ Executor::~Executor() {
 }
 
 bool Executor::repeats(const Call& call, const collectives::Plan& plan) const {
-  return plan.program == lowered_ && plan.settings == settings_ &&
-         call.signature.count == call_.signature.count &&
+  return plan.program == lowered_ && plan.settings == settings_ && call.blocks == nullptr &&
+         call_.blocks == nullptr && call.signature.count == call_.signature.count &&
          call.signature.type == call_.signature.type;
 }
 
@@ -73,7 +73,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     std::fill(channel.left.begin(), channel.left.end(),
               static_cast<std::int32_t>(program_->steps().size()));
   }
-  slices_left_ = channels_.size() * geometry_.slices();
+  slices_left_ = channels_.size() * slices_;
   finished_ = false;
   return Status();
 }
@@ -86,18 +86,12 @@ Status Executor::set_up(const collectives::Plan& plan) {
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
-  const std::size_t slice_bytes = std::min(plan.settings.slice_bytes, frame_bytes_max_);
-  const std::size_t slices = collectives::slices_needed(program.shape, signature.count,
-                                                        element_bytes_, channels, slice_bytes);
-  if (slices == 0)
-    return Status(StatusCode::unsupported,
-                  fmt::format("algorithm {}: slices of {} bytes cannot hold {} chunks of {}; use "
-                              "larger slices (TUTTI_SLICE_BYTES) or another algorithm",
-                              plan.algorithm, slice_bytes, program.shape.message_chunks_max,
-                              to_string(signature.type)));
   choose_program(plan.program);
-  geometry_ = collectives::Geometry(signature.count, program.shape.chunks, channels, slices);
-  window_ = std::min(slices, kWindowMax);
+  const Result<std::size_t> slices = choose_slices(plan);
+  TUTTI_TRY(slices);
+  slices_ = *slices;
+  geometry_ = collectives::Geometry(signature.count, program.shape.chunks, channels, slices_);
+  window_ = std::min(slices_, kWindowMax);
   streaming_ =
       signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
       options_.streaming_bytes;
@@ -112,6 +106,41 @@ Status Executor::set_up(const collectives::Plan& plan) {
   }
   TUTTI_TRY(prepare_scratch());
   return connect();
+}
+
+// How many slices the call is cut into.
+Result<std::size_t> Executor::choose_slices(const collectives::Plan& plan) {
+  const ScheduleShape& shape = plan.program->shape;
+  const std::size_t bytes = std::min(plan.settings.slice_bytes, frame_bytes_max_);
+  slice_elements_ = bytes / (element_bytes_ * index(shape.message_chunks_max));
+  const std::size_t slices =
+      call_.blocks != nullptr
+          ? (slice_elements_ == 0 ? 0 : measure_blocks())
+          : collectives::slices_needed(shape, call_.signature.count, element_bytes_,
+                                       plan.settings.channels, bytes);
+  if (slices > 0) return slices;
+  return Status(StatusCode::unsupported,
+                fmt::format("algorithm {}: slices of {} bytes cannot hold {} chunks of {}; use "
+                            "larger slices (TUTTI_SLICE_BYTES) or another algorithm",
+                            plan.algorithm, bytes, shape.message_chunks_max,
+                            to_string(call_.signature.type)));
+}
+
+// The slices of every message where blocks differ in size; returns the largest number.
+std::size_t Executor::measure_blocks() {
+  operand_slices_.clear();
+  std::size_t most = 1;
+  for (const CallStep& step : program_->steps()) {
+    const CallOperand& memory = program_->operand(step.in_memory);
+    std::uint32_t slices = 1;
+    for (int piece = 0; piece < step.pieces; ++piece)
+      slices = std::max(
+          slices,
+          slices_of(call_.blocks->at(memory.buffer, memory.chunk + piece).count, slice_elements_));
+    operand_slices_.resize(step.end, slices);
+    most = std::max<std::size_t>(most, slices);
+  }
+  return most;
 }
 
 void Executor::choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program) {
@@ -309,8 +338,13 @@ void Executor::finish() {
   const std::vector<CallPeer>& peers = program_->peers();
   for (std::size_t i = 0; i < call_streams_.size(); ++i) {
     const CallPeer& peer = peers[i % peers.size()];
-    call_streams_[i]->sent_before += geometry_.slices() * peer.sends.size();
-    call_streams_[i]->received_before += geometry_.slices() * peer.receives.size();
+    if (call_.blocks != nullptr) {
+      call_streams_[i]->sent_before += messages_before(peer.sends, slices_, 0);
+      call_streams_[i]->received_before += messages_before(peer.receives, slices_, 0);
+      continue;
+    }
+    call_streams_[i]->sent_before += slices_ * peer.sends.size();
+    call_streams_[i]->received_before += slices_ * peer.receives.size();
   }
   finished_ = true;
 }
@@ -325,7 +359,7 @@ bool Executor::advance_channels() {
 bool Executor::advance_channel(int channel) {
   Channel& c = channels_[index(channel)];
   bool moved = announce(channel);
-  const std::size_t end = std::min(c.first_slice + window_, geometry_.slices());
+  const std::size_t end = std::min(c.first_slice + window_, slices_);
   std::size_t slice = c.first_slice;
   while (slice < end && status_.ok()) {
     if (advance_slice(channel, slice)) {
@@ -342,7 +376,7 @@ bool Executor::advance_channel(int channel) {
 // Past slices that are complete. Their slots then serve those that enter the window.
 bool Executor::slide_window(Channel& c) {
   bool moved = false;
-  while (c.first_slice < geometry_.slices() && c.left[c.first_slice % window_] == 0) {
+  while (c.first_slice < slices_ && c.left[c.first_slice % window_] == 0) {
     const std::size_t slot = c.first_slice % window_;
     const std::size_t steps = program_->steps().size();
     std::fill_n(c.phases.begin() + static_cast<std::ptrdiff_t>(slot * steps), steps,
@@ -382,7 +416,7 @@ bool Executor::announce(int channel) {
     if (!peer.settled) return false;
   Channel& c = channels_[index(channel)];
   const std::vector<CallStep>& steps = program_->steps();
-  const std::size_t end = std::min(c.first_slice + window_, geometry_.slices());
+  const std::size_t end = std::min(c.first_slice + window_, slices_);
   bool moved = false;
   for (c.announced = std::max(c.announced, c.first_slice); c.announced < end; ++c.announced) {
     Phase* phases = c.phases.data() + c.announced % window_ * steps.size();
@@ -399,7 +433,7 @@ std::string Executor::waits_for() const {
     if (peers_[peer].arrival_due)
       return fmt::format("rank {} to make the same call", rank_of(peer));
   for (const Channel& channel : channels_) {
-    if (channel.first_slice >= geometry_.slices()) continue;
+    if (channel.first_slice >= slices_) continue;
     const auto first = index(channel.first[channel.first_slice % window_]);
     const CallStep& step = program_->steps()[first];
     for (const CallOperand& source : program_->sources(step))

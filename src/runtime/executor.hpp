@@ -7,7 +7,8 @@
 //
 // The call's data is cut into channels and slices (collectives/geometry.hpp). Each channel runs the
 // program on its own connections; slices of a channel follow each other through the program,
-// several of them in flight. Per slice, steps are taken as lowered.hpp says.
+// several of them in flight. Per slice, steps are taken as lowered.hpp says. Where blocks differ in
+// size (blocks.hpp) a step is left out in slices that its block does not reach.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 #include "collectives/geometry.hpp"
 #include "collectives/plan.hpp"
 #include "runtime/arrival.hpp"
+#include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
 #include "tutti/transport.hpp"
 
@@ -31,6 +33,9 @@ struct Call {
   Signature signature;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  // Of blocks that differ in size, instead of `input` and `output`: for each chunk its own.
+  // Requires  the plan is staged, on one channel, and without scratch.
+  const Blocks* blocks = nullptr;
 };
 
 // Numbers that never change what is computed, only how fast.
@@ -115,13 +120,16 @@ class Executor {
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
   // buffer from `chunk` on.
   struct Place {
-    std::byte* base = nullptr;  // null: nothing is to be touched
+    std::byte* base = nullptr;  // null without a chunk: nothing is to be touched
     std::int32_t chunk = -1;
+    Buffer buffer = Buffer::input;  // of the own memory
   };
 
   // A call's plan in the form that is run. Calls come back with the same few plans.
   bool repeats(const Call& call, const collectives::Plan& plan) const;
   Status set_up(const collectives::Plan& plan);
+  Result<std::size_t> choose_slices(const collectives::Plan& plan);
+  std::size_t measure_blocks();
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
   Status prepare_scratch();
   Status connect();
@@ -165,6 +173,9 @@ class Executor {
   bool is_next_to_receive(const Attempt& attempt, const CallOperand& o);
   std::uint64_t number_sent(const Attempt& attempt, const CallOperand& o);
   std::uint64_t number_received(const Attempt& attempt, const CallOperand& o);
+  bool reaches(const Attempt& attempt) const;
+  std::uint64_t messages_before(std::span<const std::uint32_t> messages, std::size_t slice,
+                                std::uint32_t ordinal) const;
   std::size_t piece_elements(const Attempt& attempt, int piece) const;
   void measure(Attempt& attempt) const;
   std::byte* own_memory(Buffer buffer) const;
@@ -182,6 +193,9 @@ class Executor {
   CallProgram* program_ = nullptr;
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
+  std::size_t slice_elements_ = 1;             // of a block
+  std::vector<std::uint32_t> operand_slices_;  // of blocks that differ in size
+  std::size_t slices_ = 1;
   std::size_t element_bytes_ = 1;
   std::size_t window_ = 1;
   bool streaming_ = false;

@@ -30,18 +30,43 @@ std::uint64_t Executor::number_received(const Attempt& attempt, const CallOperan
          attempt.slice * program_->peers()[o.stream].receives.size() + o.ordinal;
 }
 
+// Of a directed stream in this call, where blocks differ in size.
+std::uint64_t Executor::messages_before(std::span<const std::uint32_t> messages, std::size_t slice,
+                                        std::uint32_t ordinal) const {
+  std::uint64_t before = 0;
+  for (std::uint32_t m = 0; m < messages.size(); ++m) {
+    const std::size_t slices = operand_slices_[messages[m]];
+    before += std::min(slices, slice + (m < ordinal ? 1 : 0));
+  }
+  return before;
+}
+
+// Whether the step has anything to do in its slice, where blocks differ in size.
+bool Executor::reaches(const Attempt& attempt) const {
+  return attempt.slice < operand_slices_[attempt.step.in_memory];
+}
+
 bool Executor::is_next_to_send(const Attempt& attempt, const CallOperand& o) {
+  if (call_.blocks != nullptr)
+    return stream(attempt.channel, o.stream).sent[at(o.way)] ==
+           messages_before(program_->peers()[o.stream].sends, attempt.slice, o.ordinal);
   return stream(attempt.channel, o.stream).sent[at(o.way)] ==
          attempt.slice * program_->peers()[o.stream].sent[at(o.way)] + o.place;
 }
 
 bool Executor::is_next_to_receive(const Attempt& attempt, const CallOperand& o) {
+  if (call_.blocks != nullptr)
+    return stream(attempt.channel, o.stream).received[at(o.way)] ==
+           messages_before(program_->peers()[o.stream].receives, attempt.slice, o.ordinal);
   return stream(attempt.channel, o.stream).received[at(o.way)] ==
          attempt.slice * program_->peers()[o.stream].received[at(o.way)] + o.place;
 }
 
 std::size_t Executor::piece_elements(const Attempt& attempt, int piece) const {
   const CallOperand& memory = program_->operand(attempt.step.in_memory);
+  if (call_.blocks != nullptr)
+    return elements_in_slice(call_.blocks->at(memory.buffer, memory.chunk + piece).count,
+                             attempt.slice, slice_elements_);
   return geometry_.of(memory.chunk + piece, attempt.channel, attempt.slice).count;
 }
 
@@ -53,6 +78,10 @@ void Executor::measure(Attempt& attempt) const {
 
 bool Executor::try_step(Attempt& attempt) {
   bool moved = false;
+  if (call_.blocks != nullptr && !reaches(attempt)) {
+    attempt.phase = Phase::complete;
+    return true;
+  }
   if (attempt.phase == Phase::waiting) {
     if (!dependencies_complete(attempt) || !grant_landings(attempt)) return false;
     attempt.phase = Phase::granted;
@@ -123,7 +152,7 @@ bool Executor::sources_ready(Attempt& attempt) {
   Place* place = places_.data();
   for (const CallOperand& source : program_->sources(attempt.step)) {
     if (!source.is_message)
-      *place = {own_memory(source.buffer), source.chunk};
+      *place = {own_memory(source.buffer), source.chunk, source.buffer};
     else if (!source_ready(attempt, source, *place))
       return false;
     ++place;
@@ -171,7 +200,7 @@ bool Executor::destinations_ready(Attempt& attempt) {
   Place* place = places_.data() + (attempt.step.destinations - attempt.step.sources);
   for (const CallOperand& destination : program_->destinations(attempt.step)) {
     if (!destination.is_message)
-      *place = {own_memory(destination.buffer), destination.chunk};
+      *place = {own_memory(destination.buffer), destination.chunk, destination.buffer};
     else if (!destination_ready(attempt, destination, *place))
       return false;
     ++place;
@@ -234,6 +263,9 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   const CallStep& step = attempt.step;
   const auto pointer = [&](const Place& place) {
     if (place.chunk < 0) return place.base + elements_before * element_bytes_;
+    if (call_.blocks != nullptr)
+      return call_.blocks->at(place.buffer, place.chunk + piece).memory +
+             attempt.slice * slice_elements_ * element_bytes_;
     const ElementRange range = geometry_.of(place.chunk + piece, attempt.channel, attempt.slice);
     return place.base + range.begin * element_bytes_;
   };
@@ -243,7 +275,7 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
     source_pointers_.push_back(pointer(*place));
   destination_pointers_.clear();
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
-    if (place->base == nullptr) continue;
+    if (place->base == nullptr && place->chunk < 0) continue;
     std::byte* destination = pointer(*place);
     // A copy onto itself: in place, or pushed where it belongs.
     if (step.kind == StepKind::copy && destination == source_pointers_[0]) continue;
