@@ -33,22 +33,28 @@ std::string_view to_string(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string message, int culprit = kUnknownRank)
+      : code_(code), culprit_(culprit), message_(std::move(message)) {}
 
   bool ok() const { return code_ == StatusCode::ok; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
+  // The rank with which it began, as far as is known: who died, aborted, or was waited for in vain.
+  static constexpr int kUnknownRank = -1;
+  int culprit() const { return culprit_; }
+
   // "peer_lost: rank 3 hung up", or "ok".
   std::string to_string() const;
 
-  // The same failure with `context` put before its text; ok stays ok.
+  // The same failure, culprit and all, with `context` put before its text; ok stays ok.
   Status with_context(std::string_view context) const;
 
   friend bool operator==(const Status&, const Status&) = default;
 
  private:
   StatusCode code_ = StatusCode::ok;
+  int culprit_ = kUnknownRank;
   std::string message_;
 };
 

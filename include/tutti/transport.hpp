@@ -39,9 +39,15 @@ struct MemoryReference {
 
 // The counters that a rank raises for a peer; what they count is the executor's business.
 // A counter starts at 0 and never falls.
-enum class Signal : std::uint8_t { offered, produced, granted, taken };
+enum class Signal : std::uint8_t {
+  offered,
+  produced,
+  granted,
+  taken,
+  failed,  // no count: how the sender's communicator ended (see the runtime's notice)
+};
 
-inline constexpr std::size_t kSignalCount = 4;
+inline constexpr std::size_t kSignalCount = 5;
 
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {

@@ -38,6 +38,8 @@ struct Tally {
   std::uint64_t worlds = 0;
   std::uint64_t calls = 0;
   std::uint64_t events = 0;
+  std::uint64_t kills = 0;
+  std::uint64_t failed_calls = 0;
   std::uint64_t wrong = 0;
   std::uint64_t hangs = 0;
   std::uint64_t errors = 0;
@@ -48,6 +50,8 @@ void count(Tally& tally, std::uint64_t seed, const ChaosVerdict& verdict) {
   tally.worlds += 1;
   tally.calls += static_cast<std::uint64_t>(verdict.calls);
   tally.events += verdict.events;
+  tally.kills += static_cast<std::uint64_t>(verdict.kills);
+  tally.failed_calls += static_cast<std::uint64_t>(verdict.failed_calls);
   tally.wrong += verdict.outcome == Outcome::wrong;
   tally.hangs += verdict.outcome == Outcome::hang;
   tally.errors += verdict.outcome == Outcome::error;
@@ -87,10 +91,13 @@ int report(const Tally& tally, double seconds, const ChaosOptions& options) {
   std::size_t shown = 0;
   for (const auto& [seed, trouble] : tally.troubles) {
     if (++shown > kTroublesShown) break;
-    fmt::print("seed {}: {}\n    look again: tutti chaos --seed {} --ranks {}..{} --calls {}\n",
+    fmt::print("seed {}: {}\n    look again: tutti chaos --seed {} --ranks {}..{} --calls {}{}\n",
                seed, trouble, seed, options.limits.ranks_min, options.limits.ranks_max,
-               options.limits.calls_max);
+               options.limits.calls_max, options.limits.faults ? " --faults" : "");
   }
+  if (options.limits.faults)
+    fmt::print("{} ranks died; {} calls failed for it, and named the dead\n", tally.kills,
+               tally.failed_calls);
   fmt::print(
       "{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} errors; "
       "{:.1f} s, {:.0f} worlds/s\n",
@@ -142,6 +149,7 @@ void add_chaos_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "One world, in detail: its calls and event hash");
   command->add_flag("--trace", options->trace, "With --seed: every event as well");
+  command->add_flag("--faults", options->limits.faults, "Ranks die, too");
   command->add_option("--threads", options->threads, "Threads; 0: one for each core")
       ->capture_default_str();
   command->add_option("--calls", options->limits.calls_max, "At most so many calls in a world")

@@ -94,6 +94,7 @@ class ChaosWorld {
 
   ChaosVerdict run() {
     const int calls = dice_.between(1, limits_.calls_max);
+    draw_kills();
     for (int i = 0; i < calls && verdict_.outcome == Outcome::right; ++i) run_call();
     verdict_.events = world_->event_count();
     verdict_.event_hash = world_->event_hash();
@@ -108,6 +109,38 @@ class ChaosWorld {
   void trouble(Outcome outcome, std::string text) {
     verdict_.outcome = outcome;
     verdict_.trouble = std::move(text);
+  }
+
+  // Nobody dies in a third of the worlds; elsewhere mostly one rank, at any time.
+  void draw_kills() {
+    if (!limits_.faults || ranks() == 1) return;
+    const int kills = dice_.between(0, std::min(2, ranks() - 1));
+    const std::uint64_t horizons[] = {50, 500, 5000};
+    for (int i = 0; i < kills; ++i) {
+      const std::uint64_t turn = dice_.below(dice_.one_of(horizons));
+      kills_.emplace_back(turn, dice_.between(0, ranks() - 1));
+    }
+  }
+
+  // Those whose turn has come die.
+  void kill_due() {
+    for (auto& [turn, rank] : kills_) {
+      if (turn != turns_ || world_->killed(rank)) continue;
+      world_->kill(rank);
+      ++verdict_.kills;
+      say(fmt::format("  rank {} dies at turn {}", rank, turns_));
+    }
+    ++turns_;
+  }
+
+  bool is_dead(Rank rank) const { return world_->killed(rank); }
+
+  // An error is right when it names a rank that died.
+  void judge_failure(const Status& status) {
+    if (status.code() == StatusCode::peer_lost && status.culprit() >= 0 &&
+        status.culprit() < ranks() && is_dead(status.culprit()))
+      return;
+    trouble(Outcome::error, status.to_string());
   }
 
   PlannedCall draw_call() {
@@ -231,6 +264,11 @@ class ChaosWorld {
     // Ranks enter the call one by one, whenever chance lets them.
     waiting_to_start_.assign(at(ranks()), true);
     move_until_done(planned, buffers);
+    for (Rank r = 0; r < ranks(); ++r)
+      if (!is_dead(r) && !executors_[at(r)]->status().ok()) {
+        ++verdict_.failed_calls;
+        break;
+      }
     for (Rank r = 0; r < ranks(); ++r) release(r, buffers[at(r)]);
   }
 
@@ -248,24 +286,29 @@ class ChaosWorld {
       call.input = buffers[at(rank)].input;
       call.output = buffers[at(rank)].output;
       const Status status = executor.start(call, planned.plans[at(rank)]);
-      if (!status.ok()) trouble(Outcome::error, status.to_string());
+      if (!status.ok()) judge_failure(status);
       return true;
     }
-    const bool was_done = executor.done();
+    if (executor.done()) {
+      static_cast<void>(transports_[at(rank)]->poll());
+      return false;
+    }
     const Result<bool> polled = transports_[at(rank)]->poll();
-    if (!polled.ok()) trouble(Outcome::error, polled.status().to_string());
     const bool moved = executor.advance();
-    if (!executor.status().ok()) trouble(Outcome::error, executor.status().to_string());
-    if (executor.done() && !was_done && verdict_.outcome == Outcome::right)
+    // What arrived before a peer was lost may have been all that this call needed.
+    if (!polled.ok() && !executor.done()) executor.fail(polled.status());
+    if (!executor.status().ok())
+      judge_failure(executor.status());
+    else if (executor.done())
       leave(planned, rank, buffers[at(rank)]);
-    return moved || (polled.ok() && *polled);
+    return moved || !polled.ok() || *polled;
   }
 
   bool deliver() { return world_->step(); }
 
   bool all_done() const {
     for (Rank r = 0; r < ranks(); ++r)
-      if (waiting_to_start_[at(r)] || !executors_[at(r)]->done()) return false;
+      if (!is_dead(r) && (waiting_to_start_[at(r)] || !executors_[at(r)]->done())) return false;
     return true;
   }
 
@@ -273,9 +316,14 @@ class ChaosWorld {
     const auto actors = static_cast<std::uint64_t>(ranks()) + 1;
     std::uint64_t idle = 0;
     while (verdict_.outcome == Outcome::right && !all_done()) {
+      kill_due();
       const std::uint64_t actor = world_->random(actors);
-      const bool moved =
-          actor + 1 == actors ? deliver() : move_rank(planned, buffers, static_cast<Rank>(actor));
+      const auto rank = static_cast<Rank>(actor);
+      bool moved = false;
+      if (actor + 1 == actors)
+        moved = deliver();
+      else if (!is_dead(rank))
+        moved = move_rank(planned, buffers, rank);
       idle = moved ? 0 : idle + 1;
       if (idle > 2 * actors && !sweep(planned, buffers)) {
         // Nothing in flight, nobody moves: nothing will ever happen again.
@@ -287,15 +335,16 @@ class ChaosWorld {
   // Everybody once; true when anything moved.
   bool sweep(const PlannedCall& planned, const std::vector<RankBuffers>& buffers) {
     bool moved = deliver();
-    for (Rank r = 0; r < ranks(); ++r) moved |= move_rank(planned, buffers, r);
+    for (Rank r = 0; r < ranks(); ++r)
+      if (!is_dead(r)) moved |= move_rank(planned, buffers, r);
     return moved || verdict_.outcome != Outcome::right;
   }
 
   std::string describe_hang() const {
     std::string text = "hang:";
     for (Rank r = 0; r < ranks(); ++r)
-      if (!executors_[at(r)]->done())
-        text += fmt::format(" rank {} waits for {};", r, executors_[at(r)]->waits_for());
+      if (!is_dead(r) && !executors_[at(r)]->done())
+        text += fmt::format(" rank {} waits for {};", r, executors_[at(r)]->awaited().what);
     return text;
   }
 
@@ -323,6 +372,8 @@ class ChaosWorld {
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<runtime::Executor>> executors_;
   std::vector<bool> waiting_to_start_;
+  std::vector<std::pair<std::uint64_t, Rank>> kills_;  // when, who
+  std::uint64_t turns_ = 0;
   std::uint32_t sequence_ = 0;
 };
 

@@ -250,7 +250,7 @@ bool CommunicatorState::drive_locked() {
 bool CommunicatorState::conclude(bool moved) {
   if (current_ == nullptr) return moved;
   if (aborted_.load(std::memory_order_relaxed) && !executor_->done())
-    executor_->fail(Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank())));
+    executor_->fail(abort_status());
   if (!executor_->done()) return moved;
   complete_current(executor_->status());
   begin_next();
@@ -271,10 +271,12 @@ bool CommunicatorState::drive_until(const WorkState* work, int rounds) {
 void CommunicatorState::give_up(WorkState& work) {
   std::lock_guard lock(mutex_);
   if (work.done() || current_ == nullptr) return;
-  executor_->fail(
-      Status(StatusCode::timeout, fmt::format("rank {}: {}: not complete after {} ms; waits for {}",
-                                              rank(), to_string(current_->call_.signature),
-                                              parts_.timeout.count(), executor_->waits_for())));
+  const Executor::Awaited awaited = executor_->awaited();
+  executor_->fail(Status(
+      StatusCode::timeout,
+      fmt::format("rank {}: {}: not complete after {} ms; waits for {}", rank(),
+                  to_string(current_->call_.signature), parts_.timeout.count(), awaited.what),
+      awaited.rank));
   complete_current(executor_->status());
   begin_next();
 }
@@ -300,6 +302,21 @@ Status CommunicatorState::wait(WorkState& work) {
 void CommunicatorState::sleep() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) transport_->sleep(Waiter::kSleepUs);
+}
+
+// Whoever drives sees the flag; when nobody does, it is done here.
+void CommunicatorState::abort() {
+  aborted_.store(true, std::memory_order_release);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  if (current_ != nullptr)
+    conclude(false);
+  else
+    executor_->fail(abort_status());
+}
+
+Status CommunicatorState::abort_status() const {
+  return Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank()), rank());
 }
 
 bool CommunicatorState::test(WorkState& work) {

@@ -101,7 +101,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
 
   Result<PlanReport> explain(Collective collective, std::size_t count, DataType type, Rank root);
   MemoryUse memory_use();
-  void abort() { aborted_.store(true, std::memory_order_release); }
+  void abort();
   Status close();
 
   // Numbers the splits of this communicator, equally on all ranks.
@@ -127,6 +127,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void complete_current(const Status& status);
   void give_up(WorkState& work);
   void sleep();
+  Status abort_status() const;
 
   CommunicatorParts parts_;
   std::unique_ptr<Transport> transport_;

@@ -11,6 +11,7 @@
 #include "base/assert.hpp"
 #include "base/try.hpp"
 #include "runtime/frame_tag.hpp"
+#include "runtime/notice.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -46,7 +47,10 @@ bool Executor::repeats(const Call& call, const collectives::Plan& plan) const {
 
 Status Executor::start(const Call& call, const collectives::Plan& plan) {
   TUTTI_ASSERT(done(), "one call at a time");
-  if (!status_.ok()) return status_;
+  if (!status_.ok()) {
+    pass_on_failure(plan);
+    return status_;
+  }
   const bool again = repeats(call, plan);
   call_ = call;
   if (!again) {
@@ -193,8 +197,41 @@ Status Executor::connect() {
   return Status();
 }
 
+// ---- Failures ----
+
 void Executor::fail(Status status) {
-  if (status_.ok()) status_ = std::move(status);
+  if (!status_.ok()) return;
+  status_ = std::move(status);
+  const std::uint64_t word = encode(Notice::of(status_));
+  for (const Stream& s : streams_)
+    if (s.endpoint != nullptr) s.endpoint->signal(Signal::failed, word);
+}
+
+// Peers of a call that this rank will never make may not be connected to anybody who knows.
+void Executor::pass_on_failure(const collectives::Plan& plan) {
+  for (const Rank peer : plan.program->peers) {
+    Stream& s = streams_[index(peer) * index(transport_.channel_count())];
+    if (s.endpoint != nullptr) continue;
+    const Result<Endpoint*> endpoint = transport_.endpoint(peer, 0);
+    if (!endpoint.ok()) continue;
+    s.endpoint = *endpoint;
+    s.endpoint->signal(Signal::failed, encode(Notice::of(status_)));
+  }
+}
+
+// Asked while nothing moves: what a peer sent before it failed may be all that a call needs.
+bool Executor::hear_of_failures() {
+  const std::size_t channels = index(transport_.channel_count());
+  for (std::size_t s = 0; s < streams_.size(); s += channels) {
+    if (streams_[s].endpoint == nullptr) continue;
+    const std::uint64_t word = streams_[s].endpoint->signalled(Signal::failed);
+    if (word == 0) continue;
+    const Rank from = static_cast<Rank>(s / channels);
+    fail(decode_notice(word).told_by(from).with_context(
+        fmt::format("rank {}: {}", transport_.rank(), to_string(call_.signature))));
+    return true;
+  }
+  return false;
 }
 
 std::byte* Executor::own_memory(Buffer buffer) const {
@@ -330,8 +367,12 @@ bool Executor::advance() {
     moved = true;
     advance_channels();
   }
-  if (slices_left_ == 0 && arrivals_due_ == 0 && status_.ok()) finish();
-  return moved;
+  if (slices_left_ == 0 && arrivals_due_ == 0 && status_.ok()) {
+    // A peer that failed may have taken its memory back before we read it.
+    if (call_.signature.direct && hear_of_failures()) return true;
+    finish();
+  }
+  return moved || (!done() && hear_of_failures());
 }
 
 void Executor::finish() {
@@ -428,21 +469,23 @@ bool Executor::announce(int channel) {
   return moved;
 }
 
-std::string Executor::waits_for() const {
+Executor::Awaited Executor::awaited() const {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     if (peers_[peer].arrival_due)
-      return fmt::format("rank {} to make the same call", rank_of(peer));
+      return {rank_of(peer), fmt::format("rank {} to make the same call", rank_of(peer))};
   for (const Channel& channel : channels_) {
     if (channel.first_slice >= slices_) continue;
     const auto first = index(channel.first[channel.first_slice % window_]);
     const CallStep& step = program_->steps()[first];
     for (const CallOperand& source : program_->sources(step))
-      if (source.is_message) return fmt::format("data from rank {}", rank_of(source.stream));
+      if (source.is_message)
+        return {rank_of(source.stream), fmt::format("data from rank {}", rank_of(source.stream))};
     for (const CallOperand& destination : program_->destinations(step))
       if (destination.is_message)
-        return fmt::format("rank {} to take data", rank_of(destination.stream));
+        return {rank_of(destination.stream),
+                fmt::format("rank {} to take data", rank_of(destination.stream))};
   }
-  return "nobody";
+  return {};
 }
 
 }  // namespace tutti::runtime

@@ -66,11 +66,15 @@ class Executor {
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
 
-  // Ends the call, and every later one, with `status`.
+  // Ends the call, and every later one, with `status`, and tells all connected peers.
   void fail(Status status);
 
-  // The first peer that the call waits for and what for ("rank 3: its data"), for error texts.
-  std::string waits_for() const;
+  // The first peer that the call waits for, and what for.
+  struct Awaited {
+    Rank rank = Status::kUnknownRank;
+    std::string what = "nobody";  // "data from rank 3"
+  };
+  Awaited awaited() const;
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -134,6 +138,8 @@ class Executor {
   Status prepare_scratch();
   Status connect();
 
+  bool hear_of_failures();
+  void pass_on_failure(const collectives::Plan& plan);
   bool meet_peers();
   bool send_arrival(std::size_t peer);
   bool take_arrival(std::size_t peer);

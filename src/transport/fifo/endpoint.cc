@@ -14,7 +14,7 @@ void QueueEndpoint::fail(const Status& status) {
 
 void QueueEndpoint::fail_corrupt() {
   fail(Status(StatusCode::corrupt_data,
-              "the queue shared with rank " + std::to_string(peer_) + " holds nonsense"));
+              "the queue shared with rank " + std::to_string(peer_) + " holds nonsense", peer_));
 }
 
 // A rank that has done its part may leave before the others have read what it sent, and they may
@@ -23,7 +23,7 @@ void QueueEndpoint::fail_corrupt() {
 std::span<std::byte> QueueEndpoint::send_to_one_who_left(std::span<std::byte> room) {
   if (consumer_.readable()) return room;
   fail(Status(StatusCode::peer_lost,
-              "rank " + std::to_string(peer_) + " has left: it closed its communicator"));
+              "rank " + std::to_string(peer_) + " has left: it closed its communicator", peer_));
   return {};
 }
 

@@ -456,7 +456,8 @@ void ShmTransport::judge(Peer& other) {
     other.hang_up();
   } else {
     lose(other.rank(),
-         Status(StatusCode::peer_lost, other.name() + " died without closing its communicator"));
+         Status(StatusCode::peer_lost, other.name() + " died without closing its communicator",
+                other.rank()));
   }
 }
 

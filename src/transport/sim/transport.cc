@@ -105,7 +105,7 @@ class SimEndpoint final : public Endpoint {
     const auto& mine = world_.ranks_[static_cast<std::size_t>(rank_)];
     if (mine.killed) return mine.status;
     if (!mine.lost[static_cast<std::size_t>(peer_)]) return Status();
-    return Status(StatusCode::peer_lost, fmt::format("rank {} hung up", peer_));
+    return Status(StatusCode::peer_lost, fmt::format("rank {} hung up", peer_), peer_);
   }
 
  private:
@@ -114,7 +114,7 @@ class SimEndpoint final : public Endpoint {
     // who sends to it counts on a rank that is gone.
     if (world_.state(peer_).left && in_.delivered.empty() && !world_.frames_on_their_way(in_)) {
       status_ = Status(StatusCode::peer_lost,
-                       fmt::format("rank {} has left: it closed its communicator", peer_));
+                       fmt::format("rank {} has left: it closed its communicator", peer_), peer_);
       if (world_.state(rank_).status.ok()) world_.state(rank_).status = status_;
       return false;
     }

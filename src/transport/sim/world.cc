@@ -27,7 +27,7 @@ std::uint64_t next_random(std::uint64_t& state) {
 
 const char* signal_name(Signal signal) {
   static constexpr std::array<const char*, kSignalCount> kNames = {"offered", "produced", "granted",
-                                                                   "taken"};
+                                                                   "taken", "failed"};
   return kNames[static_cast<std::size_t>(signal)];
 }
 
@@ -197,7 +197,8 @@ void SimWorld::deliver(Pending& pending) {
       observer.lost[static_cast<std::size_t>(event.from)] = true;
       observer.news = true;
       if (observer.status.ok())
-        observer.status = Status(StatusCode::peer_lost, fmt::format("rank {} hung up", event.from));
+        observer.status =
+            Status(StatusCode::peer_lost, fmt::format("rank {} hung up", event.from), event.from);
       break;
     }
   }

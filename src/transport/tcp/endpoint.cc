@@ -114,7 +114,7 @@ bool TcpEndpoint::awaits_verdict() const {
 void TcpEndpoint::judge() {
   if (frames_in_.corrupt() || signals_in_.corrupt())
     return fail(Status(StatusCode::corrupt_data,
-                       fmt::format("rank {} sent something that is not a frame", peer_)));
+                       fmt::format("rank {} sent something that is not a frame", peer_), peer_));
   // A peer that gave up because of another rank says so before it closes.
   frames_out_.read_back();
   const Rank culprit = frames_out_.culprit();
@@ -131,7 +131,7 @@ void TcpEndpoint::judge() {
 
 void TcpEndpoint::lose(Rank culprit, const std::string& text) {
   mesh_.blame(culprit);
-  fail(Status(StatusCode::peer_lost, text));
+  fail(Status(StatusCode::peer_lost, text, culprit));
 }
 
 bool TcpEndpoint::say_goodbye() {

@@ -98,7 +98,7 @@ class MemoryRanks {
       idle_rounds = moved ? 0 : idle_rounds + 1;
       if (idle_rounds == 10) {
         for (Rank r = 0; r < c.shape.ranks; ++r)
-          ADD_FAILURE() << "rank " << r << " waits for " << executors[idx(r)]->waits_for();
+          ADD_FAILURE() << "rank " << r << " waits for " << executors[idx(r)]->awaited().what;
         FAIL() << "hang";
       }
     }

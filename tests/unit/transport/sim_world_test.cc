@@ -195,7 +195,8 @@ TEST(SimWorld, AKilledRankIsNamedToItsPeersAndToThoseWhoComeLater) {
   ranks.settle();
   Frame frame;
   EXPECT_FALSE(ranks.at(1, 0).peek(frame));
-  EXPECT_EQ(ranks.transports[1]->poll().status(), Status(StatusCode::peer_lost, "rank 0 hung up"));
+  EXPECT_EQ(ranks.transports[1]->poll().status(),
+            Status(StatusCode::peer_lost, "rank 0 hung up", 0));
   EXPECT_TRUE(ranks.transports[2]->poll().ok());
   EXPECT_TRUE(ranks.at(2, 0).status().ok());
   ranks.settle();

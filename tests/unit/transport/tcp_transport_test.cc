@@ -264,7 +264,7 @@ TEST(TcpTransport, TheNewsOfALostRankTravelsOn) {
     for (std::size_t rank = 0; rank < 2; ++rank)
       status[rank] = world.transports[rank]->poll().status();
   EXPECT_THAT(status[1].message(), HasSubstr("rank 2 cannot be reached"));
-  EXPECT_EQ(status[0], Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1"));
+  EXPECT_EQ(status[0], Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1", 2));
   EXPECT_FALSE(lost->status().ok());
 }
 
