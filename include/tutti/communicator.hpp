@@ -204,8 +204,8 @@ class Communicator {
                                std::size_t count, DataType type);
   Result<Work> barrier_async();
 
-  // ---- Typed forms: T is float, double, bfloat16, float16, or a signed or unsigned integer of 8,
-  // 32 or 64 bits. ----
+  // ---- Typed forms: T is float, double, bfloat16, float16, float8_e4m3, float8_e5m2, or a signed
+  // or unsigned integer of 8, 32 or 64 bits. ----
 
   // In place.
   template <typename T>

@@ -28,14 +28,18 @@ enum class DataType : std::uint8_t {
   float32,
   float64,
   bfloat16,
+  float8_e4m3,
+  float8_e5m2,
 };
 
 inline constexpr DataType kAllDataTypes[] = {
-    DataType::int8,   DataType::uint8,   DataType::int32,   DataType::uint32,  DataType::int64,
-    DataType::uint64, DataType::float16, DataType::float32, DataType::float64, DataType::bfloat16};
+    DataType::int8,    DataType::uint8,    DataType::int32,       DataType::uint32,
+    DataType::int64,   DataType::uint64,   DataType::float16,     DataType::float32,
+    DataType::float64, DataType::bfloat16, DataType::float8_e4m3, DataType::float8_e5m2};
 
 // How two contributions become one. `avg` sums and divides once, by the number of ranks;
-// on integers the division truncates toward zero. 16-bit floats accumulate in float32.
+// on integers the division truncates toward zero. 16- and 8-bit floats accumulate in float32
+// within a step and are rounded at its end; 8-bit ones saturate, see numeric.hpp.
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg };
 
 inline constexpr ReduceOp kAllReduceOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min,
@@ -72,7 +76,7 @@ bool is_reduction(Collective collective);
 // True for the collectives that have a root (broadcast, reduce, gather, scatter).
 bool has_root(Collective collective);
 
-// Names as users write them: "float", "half", "bfloat16", "sum", "all_reduce", ...
+// Names as users write them: "float", "half", "f8e4m3", "sum", "all_reduce", ...
 // (element types carry the names that nccl-tests prints).
 std::string_view to_string(DataType type);
 std::string_view to_string(ReduceOp op);

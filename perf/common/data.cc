@@ -4,19 +4,20 @@
 // begun at a rank that a hash of the index picks. What a rank contributes depends on its place.
 //
 //   sum, avg  ±u·s(place)·2^e. The shares s are positive whole numbers, all different where that is
-//             possible, with total S; u is a random whole number with u·S <= 2^p, where p is the
-//             number of significant bits of the type (8 for bfloat16, 11 for half). The sum of any
-//             subset of contributions is then a whole number of at most p bits times 2^e, which the
-//             type holds exactly: no order or grouping can round. Nothing is 0 while n <= 2^p (256
-//             ranks in bfloat16), so that a contribution that is lost or counted twice always
-//             shows; above, each element has 2^p contributors, and all ranks have their turn.
+//             possible, with total S; u is a random whole number with u·S < 2^p, where p is the
+//             number of significant bits of the type (3 for f8e5m2, 4 for f8e4m3, 8 for bfloat16,
+//             11 for half). The sum of any subset of contributions is then a whole number of at
+//             most p bits times 2^e, which the type holds exactly: no order or grouping can round.
+//             Nothing is 0 while n < 2^p (256 ranks in bfloat16), so that a contribution that is
+//             lost or counted twice always shows; above, each element has 2^p - 1 contributors,
+//             and all ranks have their turn. An average is its exact sum, divided in float (in
+//             double for double) and rounded once to the type.
 //             Integers have p = 6, 30 or 62 and no e, so that nothing overflows; unsigned ones have
 //             no sign either.
 //   prod      Place 0 holds a number with a random odd mantissa, the other places powers of two
-//             whose exponents are shares of 12 (of 3 for bytes), or -1 for those who get none.
-//             Nothing is 1, so
-//             every loss or doubling shows; every partial product has one mantissa and a small
-//             exponent.
+//             whose exponents are shares of 12 (of 6 for f8e4m3, of 3 for bytes), or -1 for those
+//             who get none. Nothing is 1, so every loss or doubling shows; every partial product
+//             has one mantissa and a small exponent.
 //   min, max  Values are told by their ordinal among the type's finite values. Place 0 holds the
 //             extreme, all others something random beyond it, so that each rank decides 1/n of the
 //             elements. No NaN and no -0, about which implementations may differ.
@@ -37,7 +38,8 @@ namespace {
 
 // Keeps a product of any ranks within the type's range.
 constexpr std::uint64_t product_budget(DataType type) {
-  return type == DataType::int8 || type == DataType::uint8 ? 3 : 12;  // the latter for half
+  if (type == DataType::int8 || type == DataType::uint8) return 3;
+  return type == DataType::float8_e4m3 ? 6 : 12;  // the latter for half
 }
 
 // A bijection on 64 bits in which every input bit moves about half of the output bits.
@@ -85,6 +87,16 @@ template <>
 struct Format<float16> {
   static constexpr int whole_bits = 11, scales = 16, lowest_scale = -11, mantissa_bits = 10;
   static constexpr std::int64_t largest = 0x7bff;
+};
+template <>
+struct Format<float8_e4m3> {
+  static constexpr int whole_bits = 4, scales = 8, lowest_scale = -4, mantissa_bits = 3, bias = 7;
+  static constexpr std::int64_t largest = 0x7e;
+};
+template <>
+struct Format<float8_e5m2> {
+  static constexpr int whole_bits = 3, scales = 16, lowest_scale = -8, mantissa_bits = 2, bias = 15;
+  static constexpr std::int64_t largest = 0x7b;
 };
 // Unsigned ordinals are counted from the middle of the range, see from_ordinal.
 template <>
@@ -143,6 +155,10 @@ auto with_type(DataType type, F f) {
       return f(std::uint64_t{});
     case DataType::bfloat16:
       return f(bfloat16{});
+    case DataType::float8_e4m3:
+      return f(float8_e4m3{});
+    case DataType::float8_e5m2:
+      return f(float8_e5m2{});
     case DataType::float16:
       break;
   }
@@ -156,8 +172,21 @@ std::uint32_t rounded(float value, int dropped) {
   return (bits + (std::uint32_t{1} << (dropped - 1)) - 1 + odd) >> dropped;
 }
 
+// The code of an 8-bit float that holds `value`, which is below the largest or equal to it: in
+// units of the last place, counted from the binade's first code.
+template <typename T>
+T float8_of(double value) {
+  const auto bits = std::bit_cast<std::uint64_t>(std::fabs(value));
+  const int exponent = std::max(static_cast<int>(bits >> 52) - 1023, 1 - Format<T>::bias);
+  const double units =
+      std::nearbyint(std::fabs(value) * power_of_two(Format<T>::mantissa_bits - exponent));
+  const int binade = (exponent + Format<T>::bias - 1) << Format<T>::mantissa_bits;
+  const int sign = std::signbit(value) ? 0x80 : 0;
+  return {static_cast<std::uint8_t>(sign | (binade + static_cast<int>(units)))};
+}
+
 // Narrows by code of its own, so that a conversion that is wrong in the library shows. The values
-// of the construction are zero or in the normal range of T.
+// of the construction are zero or, unless they are 8-bit floats, in the normal range of T.
 template <typename T>
 T from_double(double value) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -167,6 +196,8 @@ T from_double(double value) {
     constexpr std::uint32_t rebias = (127 - 15) << 10;  // to half's exponent bias
     const std::uint32_t magnitude = rounded(std::fabs(static_cast<float>(value)), 13) - rebias;
     return {static_cast<std::uint16_t>(magnitude | (std::signbit(value) ? 0x8000u : 0u))};
+  } else if constexpr (sizeof(T) == 1 && !std::is_integral_v<T>) {
+    return float8_of<T>(value);
   } else {
     return static_cast<T>(value);
   }
@@ -230,12 +261,13 @@ Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t se
     case ReduceOp::sum:
     case ReduceOp::avg: {
       const auto budget = with_type(type, [](auto example) {
-        return std::uint64_t{1} << Format<decltype(example)>::whole_bits;
+        return (std::uint64_t{1} << Format<decltype(example)>::whole_bits) - 1;
       });
       pattern.kind_ = Kind::sum;
       pattern.shares_ = make_shares(ranks, budget);
       pattern.unit_mask_ = std::bit_floor(budget / pattern.shares_.total) - 1;
-      pattern.tolerance_ = op == ReduceOp::avg && is_floating(type) ? 2 : 0;
+      // Two patterns are nothing in a wide type, and a fifth of the value in 8 bits.
+      pattern.tolerance_ = op == ReduceOp::avg && is_floating(type) && size_of(type) > 1 ? 2 : 0;
       break;
     }
     case ReduceOp::prod:

@@ -49,7 +49,8 @@ class Pattern {
   // Compares with what fill() would have written; elements may be `tolerance()` bit patterns off.
   Mismatch compare(const void* got, Rank source, std::size_t first, std::size_t count) const;
 
-  // 0 for all but floating-point averages, where dividing may be rounded in more than one way: 2.
+  // 0 for all but averages of floats of 16 bits and more, where dividing may be rounded in more
+  // than one way: 2.
   std::uint64_t tolerance() const { return tolerance_; }
 
  private:

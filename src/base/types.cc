@@ -8,8 +8,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::array<std::string_view, 10> kDataTypeNames = {
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"};
+constexpr std::array<std::string_view, 12> kDataTypeNames = {
+    "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
+    "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
 constexpr std::array<std::string_view, 5> kReduceOpNames = {"sum", "prod", "min", "max", "avg"};
 constexpr std::array<std::string_view, 10> kCollectiveNames = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
@@ -31,6 +32,8 @@ std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::int8:
     case DataType::uint8:
+    case DataType::float8_e4m3:
+    case DataType::float8_e5m2:
       return 1;
     case DataType::float32:
     case DataType::int32:
@@ -53,6 +56,8 @@ bool is_floating(DataType type) {
     case DataType::float32:
     case DataType::float64:
     case DataType::bfloat16:
+    case DataType::float8_e4m3:
+    case DataType::float8_e5m2:
       return true;
     default:
       return false;

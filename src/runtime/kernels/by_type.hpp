@@ -18,5 +18,7 @@ void reduce_int64(const ReduceCall& call);
 void reduce_uint64(const ReduceCall& call);
 void reduce_bfloat16(const ReduceCall& call);
 void reduce_float16(const ReduceCall& call);
+void reduce_float8_e4m3(const ReduceCall& call);
+void reduce_float8_e5m2(const ReduceCall& call);
 
 }  // namespace tutti::runtime::kernels

@@ -126,7 +126,8 @@ struct BFloat16Codec {
   }
 };
 
-// float16 where the processor converts it: halves of the memory vector, lower and upper.
+// float16 where the processor converts it: halves of the memory vector, lower and upper. `pack`
+// puts 16-bit numbers, told as words, where `widen` would find them.
 struct NativeFloat16Codec {
   using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
   using HalfBits = hn::Rebind<std::uint16_t, FloatTag>;
@@ -144,6 +145,11 @@ struct NativeFloat16Codec {
     const auto high = hn::BitCast(HalfBits(), hn::DemoteTo(HalfTag(), value.high));
     return hn::BitCast(Bytes(), hn::Combine(Halves(), high, low));
   }
+
+  static HWY_INLINE ByteVector pack(Words low, Words high) {
+    return hn::BitCast(Bytes(), hn::Combine(Halves(), hn::TruncateTo(HalfBits(), high),
+                                            hn::TruncateTo(HalfBits(), low)));
+  }
 };
 
 // float16 by integer arithmetic on 32-bit words, elements of even and odd number apart. Its two
@@ -156,8 +162,11 @@ struct EmulatedFloat16Codec {
 
   static HWY_INLINE ByteVector narrow(FloatPair value) {
     const Words low = narrow_word(value.low);
-    const Words high = hn::ShiftLeft<16>(narrow_word(value.high));
-    return hn::BitCast(Bytes(), hn::Or(low, high));
+    return pack(low, narrow_word(value.high));
+  }
+
+  static HWY_INLINE ByteVector pack(Words low, Words high) {
+    return hn::BitCast(Bytes(), hn::Or(low, hn::ShiftLeft<16>(high)));
   }
 
  private:
@@ -202,9 +211,117 @@ struct EmulatedFloat16Codec {
   }
 };
 
+using Float16Codec = std::conditional_t<kNativeFloat16, NativeFloat16Codec, EmulatedFloat16Codec>;
+
+// Both 8-bit formats go up by way of float16, which holds all of their values, and come down
+// directly, because two roundings are not one. Seen as 16-bit numbers, a memory vector holds
+// elements of even number in the lower bytes and of odd number in the upper ones. `Small` tells
+// the format: how a byte becomes a float16, and the constants of narrowing.
+template <class Small>
+struct Float8Format {
+  using Halves = hn::Repartition<std::uint16_t, Bytes>;
+  using HalfVector = hn::Vec<Halves>;
+  struct Wide {
+    FloatPair even;
+    FloatPair odd;
+  };
+
+  static HWY_INLINE Wide widen(ByteVector raw) {
+    const HalfVector halves = hn::BitCast(Halves(), raw);
+    return {widen_upper(hn::ShiftLeft<8>(halves)),
+            widen_upper(hn::And(halves, hn::Set(Halves(), std::uint16_t{0xFF00})))};
+  }
+
+  static HWY_INLINE ByteVector narrow(Wide value) {
+    return Float16Codec::pack(narrow_two(value.even.low, value.odd.low),
+                              narrow_two(value.even.high, value.odd.high));
+  }
+
+  template <class Op>
+  static HWY_INLINE Wide combine(Wide a, Wide b) {
+    return {Half::template combine<Op>(a.even, b.even), Half::template combine<Op>(a.odd, b.odd)};
+  }
+
+  static HWY_INLINE Wide divide(Wide value, int divisor) {
+    return {Half::divide(value.even, divisor), Half::divide(value.odd, divisor)};
+  }
+
+ private:
+  using Half = HalfFormat<Float16Codec>;
+
+  static HWY_INLINE Words word(std::uint32_t bits) { return hn::Set(WordTag(), bits); }
+
+  static HWY_INLINE FloatPair widen_upper(HalfVector upper) {
+    return Small::scaled(Float16Codec::widen(hn::BitCast(Bytes(), Small::as_float16(upper))));
+  }
+
+  static HWY_INLINE Words narrow_two(hn::Vec<FloatTag> even, hn::Vec<FloatTag> odd) {
+    return hn::Or(narrow_word(even), hn::ShiftLeft<8>(narrow_word(odd)));
+  }
+
+  // A number is told in units of its last place, which does not shrink below the normal numbers.
+  // Next to a number that is 2^kDropped times the exponent's power of two, that is the last place
+  // of a float32: the adder rounds for us.
+  static HWY_INLINE Words narrow_word(hn::Vec<FloatTag> value) {
+    constexpr int kDropped = 23 - Small::kFractionBits;
+    constexpr std::uint32_t kSmallest = Small::kSmallestExponent;
+    const Words bits = hn::BitCast(WordTag(), value);
+    const Words magnitude = hn::And(bits, word(0x7FFFFFFFu));
+    const Words kept = hn::Min(magnitude, word(Small::kLargest));
+    const Words exponent = hn::Max(hn::And(kept, word(0x7F800000u)), word(kSmallest << 23));
+    const Words large = hn::Add(exponent, word(std::uint32_t{kDropped} << 23));
+    const auto sum = hn::Add(hn::BitCast(FloatTag(), kept), hn::BitCast(FloatTag(), large));
+    const Words units = hn::Sub(hn::BitCast(WordTag(), sum), large);
+    const Words binade =
+        hn::Sub(hn::ShiftRight<kDropped>(exponent), word(kSmallest << Small::kFractionBits));
+    const Words number = hn::Add(binade, units);
+    const Words code =
+        hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000u)), word(Small::kNaN), number);
+    return hn::Or(code, hn::And(hn::ShiftRight<24>(bits), word(0x80u)));
+  }
+};
+
+// The upper byte of a float16.
+struct E5M2 {
+  static constexpr int kFractionBits = 2;
+  static constexpr std::uint32_t kSmallestExponent = 127 - 14;
+  static constexpr std::uint32_t kLargest = 0x47600000u;  // 57344
+  static constexpr std::uint32_t kNaN = 0x7E;
+
+  template <class V>
+  static HWY_INLINE V as_float16(V upper) {
+    return upper;
+  }
+  static HWY_INLINE FloatPair scaled(FloatPair value) { return value; }
+};
+
+// Moved down by one bit, it is a float16 of 2^-8 times the value: the biases are 7 and 15. All ones
+// are its only NaN.
+struct E4M3 {
+  static constexpr int kFractionBits = 3;
+  static constexpr std::uint32_t kSmallestExponent = 127 - 6;
+  static constexpr std::uint32_t kLargest = 0x43E00000u;  // 448
+  static constexpr std::uint32_t kNaN = 0x7F;
+
+  template <class V>
+  static HWY_INLINE V as_float16(V upper) {
+    const hn::DFromV<V> d;
+    const hn::RebindToSigned<decltype(d)> signed_d;
+    const V ones = hn::Set(d, std::uint16_t{0x7F00});
+    const V nan = hn::VecFromMask(d, hn::Eq(hn::And(upper, ones), ones));
+    const V down = hn::BitCast(d, hn::ShiftRight<1>(hn::BitCast(signed_d, upper)));
+    return hn::Or(hn::And(down, hn::Set(d, std::uint16_t{0xBF80})), nan);
+  }
+  static HWY_INLINE FloatPair scaled(FloatPair value) {
+    const auto by = hn::Set(FloatTag(), 256.0f);
+    return {hn::Mul(value.low, by), hn::Mul(value.high, by)};
+  }
+};
+
 using BFloat16Format = HalfFormat<BFloat16Codec>;
-using Float16Format =
-    HalfFormat<std::conditional_t<kNativeFloat16, NativeFloat16Codec, EmulatedFloat16Codec>>;
+using Float16Format = HalfFormat<Float16Codec>;
+using Float8E4M3Format = Float8Format<E4M3>;
+using Float8E5M2Format = Float8Format<E5M2>;
 
 struct SumOp {
   template <class D, class V>

@@ -34,6 +34,10 @@ void reduce(const ReduceCall& call) {
       return reduce_bfloat16(call);
     case DataType::float16:
       return reduce_float16(call);
+    case DataType::float8_e4m3:
+      return reduce_float8_e4m3(call);
+    case DataType::float8_e5m2:
+      return reduce_float8_e5m2(call);
   }
 }
 

@@ -36,8 +36,9 @@ struct ReduceCall {
 
 // Does what `call` says.
 // Ensures: the fold runs from the first source to the last, so that the result is the same bit
-// for bit on every processor. 16-bit floats are folded, and divided, in float32 and rounded once
-// to nearest even. Integers wrap around; their averages truncate toward zero. min and max are
+// for bit on every processor. 16- and 8-bit floats are folded, and divided, in float32 and rounded
+// once to nearest even; what is too large for 8 bits, infinity included, becomes the largest finite
+// value of its sign. Integers wrap around; their averages truncate toward zero. min and max are
 // IEEE 754-2019 minimum and maximum: a NaN wins, and -0 is less than +0. Subnormals are kept.
 // Which NaN a NaN is (sign, payload) is not specified.
 void reduce(const ReduceCall& call);

@@ -50,16 +50,20 @@ struct Plain {
 };
 
 template <typename Half, Half (*narrow)(float)>
-struct Sixteen {
+struct Narrow {
   static Half add(Half a, Half b) { return narrow(to_float(a) + to_float(b)); }
   static Half multiply(Half a, Half b) { return narrow(to_float(a) * to_float(b)); }
   static Half divide(Half a, int n) { return narrow(to_float(a) / static_cast<float>(n)); }
   static bool less(Half a, Half b) { return to_float(a) < to_float(b); }
 };
 template <>
-struct Plain<bfloat16> : Sixteen<bfloat16, to_bfloat16> {};
+struct Plain<bfloat16> : Narrow<bfloat16, to_bfloat16> {};
 template <>
-struct Plain<float16> : Sixteen<float16, to_float16> {};
+struct Plain<float16> : Narrow<float16, to_float16> {};
+template <>
+struct Plain<float8_e4m3> : Narrow<float8_e4m3, to_float8_e4m3> {};
+template <>
+struct Plain<float8_e5m2> : Narrow<float8_e5m2, to_float8_e5m2> {};
 
 template <typename T>
 T combine(T a, T b, ReduceOp op) {
@@ -98,20 +102,29 @@ std::vector<T> filled(const Pattern& pattern, Rank source, std::size_t count = k
 
 // contributions[element][rank]
 template <typename T>
-std::vector<std::vector<T>> contributions(const Pattern& pattern, int ranks) {
-  std::vector<std::vector<T>> by_element(kElements);
+std::vector<std::vector<T>> contributions(const Pattern& pattern, int ranks,
+                                          std::size_t count = kElements) {
+  std::vector<std::vector<T>> by_element(count);
   for (Rank rank = 0; rank < ranks; ++rank) {
-    const auto values = filled<T>(pattern, rank);
-    for (std::size_t i = 0; i < kElements; ++i) by_element[i].push_back(values[i]);
+    const auto values = filled<T>(pattern, rank, count);
+    for (std::size_t i = 0; i < count; ++i) by_element[i].push_back(values[i]);
   }
   return by_element;
+}
+
+// How many ranks can contribute more than 0 to a sum, if not more than 16.
+template <typename T>
+constexpr int most_summands() {
+  if constexpr (std::is_same_v<T, float8_e5m2>) return 7;
+  if constexpr (std::is_same_v<T, float8_e4m3>) return 15;
+  return 16;
 }
 
 template <typename T>
 class DataTest : public ::testing::Test {};
 using ElementTypes =
     ::testing::Types<float, double, std::int8_t, std::uint8_t, std::int32_t, std::uint32_t,
-                     std::int64_t, std::uint64_t, bfloat16, float16>;
+                     std::int64_t, std::uint64_t, bfloat16, float16, float8_e4m3, float8_e5m2>;
 TYPED_TEST_SUITE(DataTest, ElementTypes);
 
 TYPED_TEST(DataTest, AnyOrderAndGroupingGivesTheExpectedBits) {
@@ -165,11 +178,13 @@ TYPED_TEST(DataTest, ManyRanksStayExact) {
 }
 
 // Sums and products: whatever rank's contribution is missing or counted twice, every element shows
-// it. (avg divides before comparing, which may hide it in a rounding; sum is the witness.)
+// it. (avg divides before comparing, which may hide it in a rounding; sum is the witness.) Of more
+// ranks than an 8-bit sum can count, some contribute nothing.
 TYPED_TEST(DataTest, LostOrDoubledContributionIsDetectedInEveryElement) {
   std::mt19937 random(3);
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
-    for (int ranks = 2; ranks <= 16; ++ranks) {
+    const int most = op == ReduceOp::sum ? most_summands<TypeParam>() : 16;
+    for (int ranks = 2; ranks <= most; ++ranks) {
       const auto pattern = Pattern::reduced(data_type_of<TypeParam>(), op, ranks, 5);
       const auto by_element = contributions<TypeParam>(pattern, ranks);
       for (int rank = 0; rank < ranks; ++rank) {
@@ -190,13 +205,15 @@ TYPED_TEST(DataTest, LostOrDoubledContributionIsDetectedInEveryElement) {
   }
 }
 
-// One rank counted twice in place of another: shows in some element, whichever two they are.
+// One rank counted twice in place of another: shows in some element, whichever two they are. Where
+// few bits let few contributions differ, it takes more elements.
 TYPED_TEST(DataTest, ExchangedContributionIsDetected) {
   std::mt19937 random(4);
+  constexpr std::size_t elements = most_summands<TypeParam>() < 16 ? 96 : kElements;
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod}) {
     for (const int ranks : {2, 3, 8, 16}) {
       const auto pattern = Pattern::reduced(data_type_of<TypeParam>(), op, ranks, 5);
-      const auto by_element = contributions<TypeParam>(pattern, ranks);
+      const auto by_element = contributions<TypeParam>(pattern, ranks, elements);
       for (std::size_t from = 0; from < by_element[0].size(); ++from) {
         for (std::size_t to = 0; to < by_element[0].size(); ++to) {
           if (from == to) continue;
@@ -205,7 +222,7 @@ TYPED_TEST(DataTest, ExchangedContributionIsDetected) {
             values[to] = values[from];
             results.push_back(combine_at_random(values, op, ranks, random));
           }
-          EXPECT_GT(pattern.compare(results.data(), kReduced, 0, kElements).count, 0u)
+          EXPECT_GT(pattern.compare(results.data(), kReduced, 0, elements).count, 0u)
               << to_string(op) << " with rank " << from << " in place of " << to << " of " << ranks;
         }
       }
@@ -265,6 +282,7 @@ TEST(Data, AveragesOfFloatsAloneMayBeTwoBitPatternsOff) {
   EXPECT_EQ(Pattern::reduced(DataType::float32, ReduceOp::avg, 3, 1).tolerance(), 2u);
   EXPECT_EQ(Pattern::reduced(DataType::int32, ReduceOp::avg, 3, 1).tolerance(), 0u);
   EXPECT_EQ(Pattern::reduced(DataType::float32, ReduceOp::sum, 3, 1).tolerance(), 0u);
+  EXPECT_EQ(Pattern::reduced(DataType::float8_e4m3, ReduceOp::avg, 3, 1).tolerance(), 0u);
   EXPECT_EQ(Pattern::moved(DataType::float32, 1).tolerance(), 0u);
 
   const auto pattern = Pattern::reduced(DataType::float32, ReduceOp::avg, 3, 1);

@@ -22,27 +22,38 @@ T make(double value) {
     return to_float16(static_cast<float>(value));
   else if constexpr (std::is_same_v<T, bfloat16>)
     return to_bfloat16(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, float8_e4m3>)
+    return to_float8_e4m3(static_cast<float>(value));
+  else if constexpr (std::is_same_v<T, float8_e5m2>)
+    return to_float8_e5m2(static_cast<float>(value));
   else
     return static_cast<T>(value);
 }
 
 template <typename T>
 double read(T value) {
-  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
-    return static_cast<double>(to_float(value));
-  else
+  if constexpr (std::is_arithmetic_v<T>)
     return static_cast<double>(value);
+  else
+    return static_cast<double>(to_float(value));
 }
 
-// Contributions 1..4, or 1..2 where they are multiplied, so that 9 ranks stay exact in 8 bits.
+// Contributions 1..4, or 1..2 where they are multiplied, so that 9 ranks stay exact in 8 bits; 0..1
+// where an 8-bit float adds them, which counts to 8 in two bits of fraction.
+template <typename T>
 double contribution(Rank rank, std::size_t i, ReduceOp op) {
-  return 1 + static_cast<double>((i * 5 + idx(rank) * 3) % (op == ReduceOp::prod ? 2 : 4));
+  const std::size_t mixed = i * 5 + idx(rank) * 3;
+  if (op == ReduceOp::prod) return 1 + static_cast<double>(mixed % 2);
+  constexpr bool kTiny = std::is_same_v<T, float8_e4m3> || std::is_same_v<T, float8_e5m2>;
+  if (kTiny && (op == ReduceOp::sum || op == ReduceOp::avg)) return static_cast<double>(mixed % 2);
+  return 1 + static_cast<double>(mixed % 4);
 }
 
+template <typename T>
 double folded(int ranks, std::size_t i, ReduceOp op) {
-  double value = contribution(0, i, op);
+  double value = contribution<T>(0, i, op);
   for (Rank q = 1; q < ranks; ++q) {
-    const double other = contribution(q, i, op);
+    const double other = contribution<T>(q, i, op);
     if (op == ReduceOp::prod)
       value *= other;
     else if (op == ReduceOp::min)
@@ -57,7 +68,7 @@ double folded(int ranks, std::size_t i, ReduceOp op) {
 
 template <typename T>
 double reduced(int ranks, std::size_t i, ReduceOp op) {
-  const double value = folded(ranks, i, op);
+  const double value = folded<T>(ranks, i, op);
   if (op != ReduceOp::avg) return value;
   if constexpr (std::is_integral_v<T>) return static_cast<double>(static_cast<long>(value) / ranks);
   if constexpr (std::is_same_v<T, double>) return value / ranks;
@@ -78,7 +89,7 @@ void on_ranks(int size, const std::function<void(Communicator&)>& body,
 template <typename T>
 std::vector<T> inputs(Rank rank, std::size_t count, ReduceOp op) {
   std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = make<T>(contribution(rank, i, op));
+  for (std::size_t i = 0; i < count; ++i) values[i] = make<T>(contribution<T>(rank, i, op));
   return values;
 }
 
@@ -111,30 +122,31 @@ void check_movement(Communicator& comm, std::size_t count) {
   const DataType type = data_type_of<T>();
   ASSERT_TRUE(comm.all_gather(input.data(), output.data(), count, type).ok());
   for (std::size_t i = 0; i < output.size(); ++i)
-    ASSERT_EQ(read(output[i]), contribution(static_cast<Rank>(i / count), i % count, op));
+    ASSERT_EQ(read(output[i]), contribution<T>(static_cast<Rank>(i / count), i % count, op));
   ASSERT_TRUE(comm.all_to_all(input.data(), output.data(), count, type).ok());
   for (std::size_t i = 0; i < output.size(); ++i)
-    ASSERT_EQ(read(output[i]),
-              contribution(static_cast<Rank>(i / count), idx(comm.rank()) * count + i % count, op));
+    ASSERT_EQ(read(output[i]), contribution<T>(static_cast<Rank>(i / count),
+                                               idx(comm.rank()) * count + i % count, op));
   const Rank last = comm.size() - 1;
   const bool is_last = comm.rank() == last;
   std::fill(output.begin(), output.end(), make<T>(9));
   T* const gathered = is_last ? output.data() : nullptr;  // the others need none
   ASSERT_TRUE(comm.gather(input.data(), gathered, count, type, last).ok());
   for (std::size_t i = 0; i < output.size(); ++i)
-    ASSERT_EQ(read(output[i]), is_last ? contribution(static_cast<Rank>(i / count), i % count, op)
-                                       : read(make<T>(9)));
+    ASSERT_EQ(read(output[i]), is_last
+                                   ? contribution<T>(static_cast<Rank>(i / count), i % count, op)
+                                   : read(make<T>(9)));
   const T* const scattered = is_last ? input.data() : nullptr;
   ASSERT_TRUE(comm.scatter(scattered, output.data(), count, type, last).ok());
   for (std::size_t i = 0; i < count; ++i)
-    ASSERT_EQ(read(output[i]), contribution(last, idx(comm.rank()) * count + i, op));
+    ASSERT_EQ(read(output[i]), contribution<T>(last, idx(comm.rank()) * count + i, op));
   std::vector<T> data = comm.rank() == 0 ? input : std::vector<T>(input.size(), make<T>(9));
   ASSERT_TRUE(comm.broadcast(std::span<T>(data), 0).ok());
-  for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(read(data[i]), contribution(0, i, op));
+  for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(read(data[i]), contribution<T>(0, i, op));
   const Rank right = (comm.rank() + 1) % comm.size();
   const Rank left = (comm.rank() + comm.size() - 1) % comm.size();
   ASSERT_TRUE(comm.send_recv(input.data(), right, output.data(), left, count, type).ok());
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(read(output[i]), contribution(left, i, op));
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(read(output[i]), contribution<T>(left, i, op));
   ASSERT_TRUE(comm.barrier().ok());
 }
 
@@ -154,10 +166,14 @@ TEST_P(EveryRankCount, EveryTypeAndOperation) {
         check_reductions<std::int64_t>(comm, count, op);
         check_reductions<bfloat16>(comm, count, op);
         check_reductions<float16>(comm, count, op);
+        check_reductions<float8_e4m3>(comm, count, op);
+        check_reductions<float8_e5m2>(comm, count, op);
       }
       check_movement<float>(comm, count);
       check_movement<std::int8_t>(comm, count);
       check_movement<bfloat16>(comm, count);
+      check_movement<float8_e4m3>(comm, count);
+      check_movement<float8_e5m2>(comm, count);
       check_movement<double>(comm, count);
     }
   });

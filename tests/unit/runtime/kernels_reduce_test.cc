@@ -85,11 +85,13 @@ class Comparison {
       columns_.push_back(reference::random_values<kType>(max_count, 100 + s));
   }
 
-  void all_shapes(ReduceOp op) {
-    for (std::size_t sources = 1; sources <= kMaxSources; ++sources) {
+  // From step to step, of the numbers of sources and of destinations.
+  void all_shapes(ReduceOp op, std::size_t source_step = 1, std::size_t destination_step = 1) {
+    for (std::size_t sources = 1; sources <= kMaxSources; sources += source_step) {
       const int divisor = op == ReduceOp::avg ? static_cast<int>(sources) : 1;
       const auto expected = reference::reduce<kType>(op, columns_, sources, divisor);
-      for (std::size_t destinations = 1; destinations <= kMaxDestinations; ++destinations)
+      for (std::size_t destinations = 1; destinations <= kMaxDestinations;
+           destinations += destination_step)
         for (std::size_t count : kCounts)
           for (Layout layout : kLayouts)
             one(call(op, count, divisor), sources, destinations, layout, expected);
@@ -182,6 +184,17 @@ void compare_everything() {
   Comparison<kType>(kStreamedCount).streams();
 }
 
+// The loops are those of the wider types, hence a few shapes; every pair of values is below.
+template <DataType kType>
+void compare_some() {
+  Comparison<kType> comparison(kMaxCount);
+  for (ReduceOp op : kAllReduceOps) {
+    comparison.all_shapes(op, 4, 3);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  comparison.divisors();
+}
+
 class KernelsReduce : public OnTarget {};
 
 TEST_P(KernelsReduce, Float32) { compare_everything<DataType::float32>(); }
@@ -194,6 +207,8 @@ TEST_P(KernelsReduce, Int32) { compare_everything<DataType::int32>(); }
 TEST_P(KernelsReduce, Int64) { compare_everything<DataType::int64>(); }
 TEST_P(KernelsReduce, BFloat16) { compare_everything<DataType::bfloat16>(); }
 TEST_P(KernelsReduce, Float16) { compare_everything<DataType::float16>(); }
+TEST_P(KernelsReduce, Float8E4M3) { compare_some<DataType::float8_e4m3>(); }
+TEST_P(KernelsReduce, Float8E5M2) { compare_some<DataType::float8_e5m2>(); }
 
 std::vector<std::uint16_t> every_16_bit_value() {
   std::vector<std::uint16_t> values(65536);
@@ -202,9 +217,12 @@ std::vector<std::uint16_t> every_16_bit_value() {
 }
 
 template <DataType kType>
-std::vector<std::uint16_t> reduce_16_bit(ReduceOp op, const std::vector<std::uint16_t>& a,
-                                         const std::vector<std::uint16_t>& b) {
-  std::vector<std::uint16_t> result(a.size());
+using Column = std::vector<reference::Stored<kType>>;
+
+template <DataType kType>
+Column<kType> reduce_two(ReduceOp op, const Column<kType>& a, const Column<kType>& b,
+                         int divisor = 1) {
+  Column<kType> result(a.size());
   const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(a.data()),
                                       reinterpret_cast<const std::byte*>(b.data())};
   std::byte* const destinations[] = {reinterpret_cast<std::byte*>(result.data())};
@@ -212,7 +230,8 @@ std::vector<std::uint16_t> reduce_16_bit(ReduceOp op, const std::vector<std::uin
           .op = op,
           .sources = sources,
           .destinations = destinations,
-          .count = a.size()});
+          .count = a.size(),
+          .divisor = divisor});
   return result;
 }
 
@@ -223,7 +242,7 @@ void compare_every_16_bit_value() {
   for (ReduceOp op : kAllReduceOps) {
     for (std::uint16_t special : reference::special_values<kType>()) {
       const std::vector<std::uint16_t> others(every.size(), special);
-      const auto got = reduce_16_bit<kType>(op, every, others);
+      const auto got = reduce_two<kType>(op, every, others);
       const auto expected = reference::reduce<kType>(op, {every, others}, 2, 1);
       for (std::size_t i = 0; i < every.size(); ++i)
         ASSERT_TRUE(reference::same<kType>(got[i], expected[i]))
@@ -236,20 +255,74 @@ void compare_every_16_bit_value() {
 TEST_P(KernelsReduce, EveryBFloat16) { compare_every_16_bit_value<DataType::bfloat16>(); }
 TEST_P(KernelsReduce, EveryFloat16) { compare_every_16_bit_value<DataType::float16>(); }
 
+// Every value with every value.
+template <DataType kType>
+void compare_every_8_bit_pair() {
+  Column<kType> a(65536), b(65536);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<std::uint8_t>(i / 256);
+    b[i] = static_cast<std::uint8_t>(i % 256);
+  }
+  for (ReduceOp op : kAllReduceOps) {
+    const int divisor = op == ReduceOp::avg ? 3 : 1;
+    const auto got = reduce_two<kType>(op, a, b, divisor);
+    const auto expected = reference::reduce<kType>(op, {a, b}, 2, divisor);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_TRUE(reference::same<kType>(got[i], expected[i]))
+          << to_string(op) << " of " << int{a[i]} << " and " << int{b[i]} << ": got " << int{got[i]}
+          << ", expected " << int{expected[i]};
+  }
+}
+
+TEST_P(KernelsReduce, EveryFloat8E4M3) { compare_every_8_bit_pair<DataType::float8_e4m3>(); }
+TEST_P(KernelsReduce, EveryFloat8E5M2) { compare_every_8_bit_pair<DataType::float8_e5m2>(); }
+
 // Known by hand, so that the reference itself is held to something.
 TEST_P(KernelsReduce, TiesOfFloat16GoToEven) {
   // 2048 + 1 lies between 2048 and 2050; 2050 + 1 between 2050 and 2052; 65504 + 16 between the
   // largest value and infinity; 2^-24 + 2^-24 stays subnormal.
-  const auto got = reduce_16_bit<DataType::float16>(ReduceOp::sum, {0x6800, 0x6801, 0x7BFF, 0x0001},
-                                                    {0x3C00, 0x3C00, 0x4C00, 0x0001});
+  const auto got = reduce_two<DataType::float16>(ReduceOp::sum, {0x6800, 0x6801, 0x7BFF, 0x0001},
+                                                 {0x3C00, 0x3C00, 0x4C00, 0x0001});
   EXPECT_EQ(got, (std::vector<std::uint16_t>{0x6800, 0x6802, 0x7C00, 0x0002}));
 }
 
 TEST_P(KernelsReduce, TiesOfBFloat16GoToEven) {
   // 256 + 1 lies between 256 and 258; 258 + 1 between 258 and 260.
-  const auto got = reduce_16_bit<DataType::bfloat16>(ReduceOp::sum, {0x4380, 0x4381, 0x0001},
-                                                     {0x3F80, 0x3F80, 0x0001});
+  const auto got = reduce_two<DataType::bfloat16>(ReduceOp::sum, {0x4380, 0x4381, 0x0001},
+                                                  {0x3F80, 0x3F80, 0x0001});
   EXPECT_EQ(got, (std::vector<std::uint16_t>{0x4380, 0x4382, 0x0002}));
+}
+
+TEST_P(KernelsReduce, TiesOfFloat8E4M3GoToEvenAndOverflowSaturates) {
+  // 16 + 1 lies between 16 and 18; 18 + 1 between 18 and 20; 448 + 448 is above the largest value;
+  // 2^-9 + 2^-9 stays subnormal.
+  const auto got = reduce_two<DataType::float8_e4m3>(ReduceOp::sum, {0x58, 0x59, 0x7E, 0xFE, 0x01},
+                                                     {0x38, 0x38, 0x7E, 0xFE, 0x01});
+  EXPECT_EQ(got, (Column<DataType::float8_e4m3>{0x58, 0x5A, 0x7E, 0xFE, 0x02}));
+}
+
+TEST_P(KernelsReduce, TiesOfFloat8E5M2GoToEvenAndOverflowSaturates) {
+  // 8 + 1 lies between 8 and 10; 10 + 1 between 10 and 12; so do infinities end.
+  const auto got = reduce_two<DataType::float8_e5m2>(
+      ReduceOp::sum, {0x48, 0x49, 0x7B, 0x7C, 0xFC, 0x01}, {0x3C, 0x3C, 0x7B, 0x3C, 0x3C, 0x01});
+  EXPECT_EQ(got, (Column<DataType::float8_e5m2>{0x48, 0x4A, 0x7B, 0x7B, 0xFB, 0x02}));
+}
+
+// 1 + 2^-4 + 2^-4 in f8e4m3: two roundings would lose both small terms, one keeps their sum.
+TEST_P(KernelsReduce, Float8IsRoundedOnceOverAllSources) {
+  const std::uint8_t one = 0x38;
+  const std::uint8_t small = 0x18;
+  std::uint8_t result = 0;
+  const std::byte* const sources[] = {reinterpret_cast<const std::byte*>(&one),
+                                      reinterpret_cast<const std::byte*>(&small),
+                                      reinterpret_cast<const std::byte*>(&small)};
+  std::byte* const destinations[] = {reinterpret_cast<std::byte*>(&result)};
+  reduce({.type = DataType::float8_e4m3,
+          .op = ReduceOp::sum,
+          .sources = sources,
+          .destinations = destinations,
+          .count = 1});
+  EXPECT_EQ(result, 0x39);
 }
 
 // 1 + 2^-11 + 2^-11 in float16: two roundings would lose both small terms, one keeps their sum.

@@ -1,6 +1,6 @@
 // kernels_reference.hpp: reductions told one element at a time, in arithmetic that one can check by
-// eye, to hold the vector kernels against. Shares no code with them: the 16-bit formats are decoded
-// and encoded from their definition (sign, exponent, fraction), not by moving bits.
+// eye, to hold the vector kernels against. Shares no code with them: the 16- and 8-bit formats are
+// decoded and encoded from their definition (sign, exponent, fraction), not by moving bits.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,23 @@ namespace tutti::reference {
 struct Narrow {
   int fraction_bits;
   int bias;
+  int sign;             // its bit
+  bool saturates;       // narrowing gives the largest finite number, not infinity
+  bool finite = false;  // there is no infinity: all ones are NaN and the rest are numbers
 };
-inline constexpr Narrow kHalf = {10, 15};
-inline constexpr Narrow kBrain = {7, 127};
+inline constexpr Narrow kHalf = {10, 15, 0x8000, false};
+inline constexpr Narrow kBrain = {7, 127, 0x8000, false};
+inline constexpr Narrow kE5M2 = {2, 15, 0x80, true};
+inline constexpr Narrow kE4M3 = {3, 7, 0x80, true, true};
 
 inline float decode(Narrow format, std::uint16_t bits) {
   const int scale = 1 << format.fraction_bits;
   const int fraction = bits % scale;
-  const int exponent = (bits & 0x7FFF) / scale;
-  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
-  if (exponent == 2 * format.bias + 1) {
+  const int exponent = (bits % format.sign) / scale;
+  const float sign = bits >= format.sign ? -1.0f : 1.0f;
+  if (format.finite) {
+    if (bits % format.sign == format.sign - 1) return std::numeric_limits<float>::quiet_NaN();
+  } else if (exponent == 2 * format.bias + 1) {
     if (fraction != 0) return std::numeric_limits<float>::quiet_NaN();
     return sign * std::numeric_limits<float>::infinity();
   }
@@ -40,20 +47,22 @@ inline float decode(Narrow format, std::uint16_t bits) {
 }
 
 // The nearest value of the format, ties to even. One unit in the last place above the largest
-// finite value carries into the exponent field and is infinity by itself.
+// finite value carries into the exponent field and is infinity by itself, or saturates.
 inline std::uint16_t encode(Narrow format, float value) {
   const int scale = 1 << format.fraction_bits;
-  const int infinity = (2 * format.bias + 1) * scale;
-  const int sign = std::signbit(value) ? 0x8000 : 0;
+  // The first code beyond the finite numbers, or the only NaN.
+  const int infinity = format.finite ? format.sign - 1 : (2 * format.bias + 1) * scale;
+  const int overflow = format.saturates ? infinity - 1 : infinity;
+  const int sign = std::signbit(value) ? format.sign : 0;
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | (scale / 2));
   const double magnitude = std::fabs(static_cast<double>(value));
   if (magnitude == 0) return static_cast<std::uint16_t>(sign);
-  if (std::isinf(value)) return static_cast<std::uint16_t>(sign | infinity);
+  if (std::isinf(value)) return static_cast<std::uint16_t>(sign | overflow);
   const int exponent = std::max(std::ilogb(magnitude), 1 - format.bias);
-  if (exponent > format.bias) return static_cast<std::uint16_t>(sign | infinity);
+  if (exponent > format.bias + 1) return static_cast<std::uint16_t>(sign | overflow);
   const double units = std::nearbyint(std::ldexp(magnitude, format.fraction_bits - exponent));
   const int field = (exponent + format.bias) * scale + static_cast<int>(units) - scale;
-  return static_cast<std::uint16_t>(sign | field);
+  return static_cast<std::uint16_t>(sign | std::min(field, overflow));
 }
 
 template <class T>
@@ -133,6 +142,19 @@ struct Element<DataType::float16> {
   static Stored save(float value) { return encode(kHalf, value); }
 };
 
+template <>
+struct Element<DataType::float8_e4m3> {
+  using Stored = std::uint8_t;
+  static float load(Stored stored) { return decode(kE4M3, stored); }
+  static Stored save(float value) { return static_cast<Stored>(encode(kE4M3, value)); }
+};
+template <>
+struct Element<DataType::float8_e5m2> {
+  using Stored = std::uint8_t;
+  static float load(Stored stored) { return decode(kE5M2, stored); }
+  static Stored save(float value) { return static_cast<Stored>(encode(kE5M2, value)); }
+};
+
 template <DataType kType>
 using Stored = typename Element<kType>::Stored;
 
@@ -167,8 +189,7 @@ std::vector<Stored<kType>> reduce(ReduceOp op,
 // The same bits, or a NaN both.
 template <DataType kType>
 bool same(Stored<kType> a, Stored<kType> b) {
-  if constexpr (!std::is_integral_v<Stored<kType>> || kType == DataType::float16 ||
-                kType == DataType::bfloat16) {
+  if constexpr (std::is_floating_point_v<decltype(Element<kType>::load(a))>) {
     if (std::isnan(Element<kType>::load(a)) && std::isnan(Element<kType>::load(b))) return true;
   }
   return std::memcmp(&a, &b, sizeof(a)) == 0;
@@ -184,6 +205,12 @@ std::vector<Stored<kType>> special_values() {
   } else if constexpr (kType == DataType::float16) {
     return {0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x83FF, 0x3C00, 0xBC00, 0x3C01, 0x6800,
             0x7BFF, 0xFBFF, 0x4C00, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0xFFFF, 0x1000, 0x0C00};
+  } else if constexpr (kType == DataType::float8_e4m3) {
+    return {0x00, 0x80, 0x01, 0x81, 0x07, 0x08, 0x87, 0x38, 0xB8,
+            0x39, 0x10, 0x20, 0x58, 0x59, 0x7E, 0xFE, 0x7F, 0xFF};
+  } else if constexpr (kType == DataType::float8_e5m2) {
+    return {0x00, 0x80, 0x01, 0x81, 0x03, 0x04, 0x83, 0x3C, 0xBC, 0x3D, 0x28,
+            0x48, 0x49, 0x68, 0x7B, 0xFB, 0x7C, 0xFC, 0x7D, 0x7E, 0xFF};
   } else if constexpr (std::is_floating_point_v<T>) {
     using L = std::numeric_limits<T>;
     return {T(0),           -T(0),           T(1),           -T(1),
