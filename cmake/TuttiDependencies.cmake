@@ -4,6 +4,7 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.4)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 find_package(hwy CONFIG REQUIRED)
 find_package(fmt CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
@@ -15,4 +16,5 @@ endif()
 find_package(benchmark CONFIG QUIET)  # micro-benchmarks only
 
 # What libtutti itself needs when it is linked; also told to users by the installed package.
-set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM hwy::hwy fmt::fmt Threads::Threads)
+set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM PkgConfig::ISAL hwy::hwy fmt::fmt
+                         Threads::Threads)

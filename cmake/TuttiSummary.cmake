@@ -18,8 +18,8 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   message(STATUS "Tutti ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                  "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, ${kind}${sanitizers}")
-  message(STATUS "  hwloc ${HWLOC_VERSION}, libsodium ${SODIUM_VERSION}, Highway ${hwy_VERSION}, "
-                 "fmt ${fmt_VERSION}, CLI11 ${CLI11_VERSION}, "
+  message(STATUS "  hwloc ${HWLOC_VERSION}, libsodium ${SODIUM_VERSION}, isa-l ${ISAL_VERSION}, "
+                 "Highway ${hwy_VERSION}, fmt ${fmt_VERSION}, CLI11 ${CLI11_VERSION}, "
                  "nlohmann-json ${nlohmann_json_VERSION}")
   tutti_report(benchmark_FOUND "google-benchmark (micro-benchmarks)" "they are not built")
   tutti_report(TUTTI_CCACHE "ccache (quicker rebuilds)" "builds go without")
