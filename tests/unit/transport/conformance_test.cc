@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "transport/checked/transport.hpp"
 #include "transport/memory/transport.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/sim/transport.hpp"
@@ -46,6 +47,17 @@ World make_sim_world(const TransportOptions& options, int ranks_per_host) {
 World make_sim(const TransportOptions& options) { return make_sim_world(options, 1); }
 World make_sim_direct(const TransportOptions& options) { return make_sim_world(options, 4); }
 
+// The same world with a checksum on every frame, and frames as long as before.
+template <World (*make)(const TransportOptions&)>
+World make_checked(const TransportOptions& options) {
+  TransportOptions beneath = options;
+  beneath.frame_bytes_max += kChecksumBytes;
+  World world = make(beneath);
+  for (auto& transport : world.transports)
+    transport = make_checked_transport(std::move(transport), options.context);
+  return world;
+}
+
 // One line for each transport.
 const TransportCase kCases[] = {
     {.name = "memory", .make = make_memory, .threads = true},
@@ -53,6 +65,10 @@ const TransportCase kCases[] = {
     {.name = "tcp", .make = make_tcp, .threads = true},
     {.name = "sim", .make = make_sim, .threads = false},
     {.name = "sim_direct", .make = make_sim_direct, .threads = false},
+    {.name = "memory_checked", .make = make_checked<make_memory>, .threads = true},
+    {.name = "shm_checked", .make = make_checked<make_shm>, .threads = true},
+    {.name = "tcp_checked", .make = make_checked<make_tcp>, .threads = true},
+    {.name = "sim_checked", .make = make_checked<make_sim>, .threads = false},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, TransportConformance, testing::ValuesIn(kCases),

@@ -1,0 +1,92 @@
+// tampering.hpp: a transport that tests put between checksums and the transport that carries the
+// frames, to do to frames on their way what no healthy transport does.
+//
+// Frames that have arrived are taken out of the inner transport and wait in plain queues, where the
+// test may alter, move, copy or remove them before they are looked at.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tutti/transport.hpp"
+
+namespace tutti::transport::testing {
+
+struct CapturedFrame {
+  std::uint32_t tag = 0;
+  std::vector<std::byte> bytes;
+};
+
+class TamperingEndpoint final : public Endpoint {
+ public:
+  explicit TamperingEndpoint(Endpoint& inner) : inner_(inner) {}
+
+  // What has arrived and was not released, oldest first.
+  std::deque<CapturedFrame>& arrived() {
+    Frame frame;
+    while (inner_.peek(frame)) {
+      arrived_.push_back({frame.tag, {frame.payload.begin(), frame.payload.end()}});
+      inner_.release();
+    }
+    return arrived_;
+  }
+
+  bool peek(Frame& frame) override {
+    if (arrived().empty()) return false;
+    frame = {arrived_.front().tag, arrived_.front().bytes};
+    return true;
+  }
+  void release() override { arrived_.pop_front(); }
+
+  std::span<std::byte> reserve(std::size_t bytes) override { return inner_.reserve(bytes); }
+  void commit(std::uint32_t tag, std::size_t bytes) override { inner_.commit(tag, bytes); }
+  void signal(Signal which, std::uint64_t value) override { inner_.signal(which, value); }
+  std::uint64_t signalled(Signal which) override { return inner_.signalled(which); }
+  MemoryReference export_memory(const void* memory, std::size_t bytes) override {
+    return inner_.export_memory(memory, bytes);
+  }
+  std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
+    return inner_.import_memory(reference, bytes);
+  }
+  Status status() const override { return inner_.status(); }
+
+ private:
+  Endpoint& inner_;
+  std::deque<CapturedFrame> arrived_;
+};
+
+class TamperingTransport final : public Transport {
+ public:
+  explicit TamperingTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+
+  TamperingEndpoint& tampering_endpoint(Rank peer, int channel) {
+    auto& place = endpoints_[{peer, channel}];
+    if (!place)
+      place = std::make_unique<TamperingEndpoint>(*inner_->endpoint(peer, channel).value());
+    return *place;
+  }
+
+  Result<Endpoint*> endpoint(Rank peer, int channel) override {
+    return static_cast<Endpoint*>(&tampering_endpoint(peer, channel));
+  }
+  TransportTraits traits() const override { return inner_->traits(); }
+  Rank rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::size_t frame_bytes_max() const override { return inner_->frame_bytes_max(); }
+  int channel_count() const override { return inner_->channel_count(); }
+  Result<bool> poll() override { return inner_->poll(); }
+  void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
+  void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }
+  void release_shareable(void* memory) override { inner_->release_shareable(memory); }
+  bool flushed() const override { return inner_->flushed(); }
+  std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  std::map<std::pair<Rank, int>, std::unique_ptr<TamperingEndpoint>> endpoints_;
+};
+
+}  // namespace tutti::transport::testing
