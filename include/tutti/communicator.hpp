@@ -33,6 +33,7 @@ struct CommunicatorOptions {
   std::string lowering;                  // "auto" (or empty), "direct", "staged"
   int channels = 0;                      // 0: the planner chooses
   std::size_t slice_bytes = 0;           // 0: the planner chooses
+  std::optional<bool> checksums;         // on every frame; empty: TUTTI_CHECKSUMS (off)
   std::chrono::milliseconds timeout{0};  // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
   std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
 };

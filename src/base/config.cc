@@ -31,6 +31,7 @@ constexpr Named<WaitChoice> kWaits[] = {{"auto", WaitChoice::automatic},
                                         {"spin", WaitChoice::spin},
                                         {"yield", WaitChoice::yield},
                                         {"block", WaitChoice::block}};
+constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
 constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::error},
                                           {"warn", LogLevel::warn},
                                           {"info", LogLevel::info},
@@ -105,6 +106,9 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
     {"TUTTI_WAIT", "auto|spin|yield|block", "auto",
      "What a waiting rank does with its core; auto spins when there is a core for each rank.",
      false, [](std::string_view v, Config& c) { return store(parse_wait_choice(v), c.wait); }},
+    {"TUTTI_CHECKSUMS", "on|off", "off",
+     "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
+     [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},
     {"TUTTI_TIMEOUT_MS", "1..2147483647", "600000",
      "How long one collective may take before it fails and names the missing rank.", false,
      [](std::string_view v, Config& c) { return store_milliseconds(v, c.timeout); }},

@@ -44,6 +44,7 @@ struct Config {
   int channels = 0;             // 0: the planner chooses
   std::size_t slice_bytes = 0;  // 0: the planner chooses
   WaitChoice wait = WaitChoice::automatic;
+  bool checksums = false;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};
   LogLevel log = LogLevel::warn;

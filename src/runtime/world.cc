@@ -9,6 +9,7 @@
 #include "base/try.hpp"
 #include "runtime/host.hpp"
 #include "runtime/planning_topology.hpp"
+#include "transport/checked/transport.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/tcp/transport.hpp"
 
@@ -25,10 +26,12 @@ constexpr int kChannelCount = 4;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
-  return fmt::format("transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}",
-                     to_string(config.transport),
-                     config.algorithm.empty() ? "auto" : config.algorithm,
-                     to_string(config.lowering), config.channels, config.slice_bytes);
+  return fmt::format(
+      "transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}, "
+      "checksums {}",
+      to_string(config.transport), config.algorithm.empty() ? "auto" : config.algorithm,
+      to_string(config.lowering), config.channels, config.slice_bytes,
+      config.checksums ? "on" : "off");
 }
 
 Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config) {
@@ -106,6 +109,8 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.size = members.size;
   options.channel_count = std::max(kChannelCount, config.channels);
   options.frame_bytes_max = std::max(kFrameBytes, config.slice_bytes);
+  // Checksums come on top, so that slices stay powers of two.
+  if (config.checksums) options.frame_bytes_max += transport::kChecksumBytes;
   options.queue_bytes = std::max(kQueueBytes, 2 * options.frame_bytes_max);
   options.context = members.context;
   options.job_secret = members.secret;
@@ -129,6 +134,7 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
   }
   if (!options.algorithm.empty()) config->algorithm = options.algorithm;
   if (options.channels > 0) config->channels = options.channels;
+  if (options.checksums) config->checksums = *options.checksums;
   if (options.slice_bytes > 0) config->slice_bytes = options.slice_bytes;
   if (options.timeout.count() > 0) config->timeout = options.timeout;
   if (options.setup_timeout.count() > 0) config->setup_timeout = options.setup_timeout;
@@ -146,6 +152,9 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
 
   CommunicatorParts parts;
   parts.transport = std::move(*transport);
+  if (config.checksums)
+    parts.transport =
+        transport::make_checked_transport(std::move(parts.transport), members.context);
   PlannerOptions& planning = parts.planner_options;
   planning.algorithm = config.algorithm;
   planning.lowering = lowering_of(config.lowering);

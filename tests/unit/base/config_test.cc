@@ -29,6 +29,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_CHANNELS", "4"},
       {"TUTTI_SLICE_BYTES", "128K"},
       {"TUTTI_WAIT", "yield"},
+      {"TUTTI_CHECKSUMS", "on"},
       {"TUTTI_TIMEOUT_MS", "1500"},
       {"TUTTI_SETUP_TIMEOUT_MS", "250"},
       {"TUTTI_LOG", "debug"},
@@ -48,6 +49,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->channels, 4);
   EXPECT_EQ(config->slice_bytes, 128U << 10);
   EXPECT_EQ(config->wait, WaitChoice::yield);
+  EXPECT_TRUE(config->checksums);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config->setup_timeout, std::chrono::milliseconds(250));
   EXPECT_EQ(config->log, LogLevel::debug);
@@ -116,6 +118,7 @@ TEST(Config, BadValueNamesVariableValueAndWhatIsAllowed) {
       {"TUTTI_TRANSPORT", "SHM", "auto, memory, shm, tcp"},
       {"TUTTI_LOWERING", "put", "auto, direct, staged"},
       {"TUTTI_WAIT", "sleep", "auto, spin, yield, block"},
+      {"TUTTI_CHECKSUMS", "yes", "off, on"},
       {"TUTTI_LOG", "verbose", "error, warn, info, debug"},
       {"TUTTI_CHANNELS", "65", "from 0 to 64"},
       {"TUTTI_CHANNELS", "two", "from 0 to 64"},

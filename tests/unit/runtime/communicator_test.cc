@@ -185,6 +185,31 @@ TEST(Communicator, LargeBuffersOfAnOddSize) {
   on_ranks(3, [](Communicator& comm) { check_reductions<float>(comm, 300007, ReduceOp::sum); });
 }
 
+TEST(Communicator, EveryCollectiveWithChecksums) {
+  CommunicatorOptions options;
+  options.checksums = true;
+  for (int ranks = 1; ranks <= 5; ++ranks)
+    on_ranks(
+        ranks,
+        [](Communicator& comm) {
+          for (std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{257}}) {
+            check_reductions<float>(comm, count, ReduceOp::sum);
+            check_reductions<bfloat16>(comm, count, ReduceOp::max);
+            check_movement<std::int8_t>(comm, count);
+            check_movement<double>(comm, count);
+          }
+          check_reductions<float>(comm, 100003, ReduceOp::sum);
+          check_movement<double>(comm, 20011);
+          auto half = comm.split(comm.rank() % 2);
+          ASSERT_TRUE(half.ok()) << half.status().to_string();
+          check_reductions<std::int32_t>(*half, 5000, ReduceOp::sum);
+          const auto report = comm.explain(Collective::all_reduce, 1 << 20, DataType::float32);
+          ASSERT_TRUE(report.ok()) << report.status().to_string();
+          EXPECT_EQ(report->lowering, "staged") << "frames are what is checked";
+        },
+        options);
+}
+
 TEST(Communicator, AsynchronousWorksCompleteInAnyOrderOfWaiting) {
   on_ranks(4, [](Communicator& comm) {
     std::vector<std::vector<std::int64_t>> buffers(8);
