@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -20,9 +21,13 @@ struct CapturedFrame {
   std::vector<std::byte> bytes;
 };
 
+// What happens to each frame as it is taken out of the inner transport; may be empty.
+using OnArrival = std::function<void(CapturedFrame&)>;
+
 class TamperingEndpoint final : public Endpoint {
  public:
-  explicit TamperingEndpoint(Endpoint& inner) : inner_(inner) {}
+  TamperingEndpoint(Endpoint& inner, const OnArrival& on_arrival)
+      : inner_(inner), on_arrival_(on_arrival) {}
 
   // What has arrived and was not released, oldest first.
   std::deque<CapturedFrame>& arrived() {
@@ -30,6 +35,7 @@ class TamperingEndpoint final : public Endpoint {
     while (inner_.peek(frame)) {
       arrived_.push_back({frame.tag, {frame.payload.begin(), frame.payload.end()}});
       inner_.release();
+      if (on_arrival_) on_arrival_(arrived_.back());
     }
     return arrived_;
   }
@@ -55,17 +61,20 @@ class TamperingEndpoint final : public Endpoint {
 
  private:
   Endpoint& inner_;
+  const OnArrival& on_arrival_;
   std::deque<CapturedFrame> arrived_;
 };
 
 class TamperingTransport final : public Transport {
  public:
-  explicit TamperingTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  explicit TamperingTransport(std::unique_ptr<Transport> inner, OnArrival on_arrival = nullptr)
+      : inner_(std::move(inner)), on_arrival_(std::move(on_arrival)) {}
 
   TamperingEndpoint& tampering_endpoint(Rank peer, int channel) {
     auto& place = endpoints_[{peer, channel}];
     if (!place)
-      place = std::make_unique<TamperingEndpoint>(*inner_->endpoint(peer, channel).value());
+      place = std::make_unique<TamperingEndpoint>(*inner_->endpoint(peer, channel).value(),
+                                                  on_arrival_);
     return *place;
   }
 
@@ -86,6 +95,7 @@ class TamperingTransport final : public Transport {
 
  private:
   std::unique_ptr<Transport> inner_;
+  OnArrival on_arrival_;
   std::map<std::pair<Rank, int>, std::unique_ptr<TamperingEndpoint>> endpoints_;
 };
 
