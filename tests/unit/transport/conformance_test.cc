@@ -250,7 +250,7 @@ TEST_P(TransportConformance, SignalsArriveAndNeverFall) {
   Endpoint& watcher = endpoint(1, 0, 1);
   // Each signal at its own pace and of its own size.
   const auto value_at = [](std::size_t index, std::uint64_t step) {
-    return step / (index + 1) << (index * 16);
+    return step / (index + 1) << (index * 12);
   };
   std::array<std::uint64_t, kSignalCount> seen = {};
   for (std::uint64_t step = 1; step <= 300; ++step) {
