@@ -39,11 +39,22 @@ if(TUTTI_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(TUTTI_SANITIZE STREQUAL "thread")
   set(sanitize_flags -fsanitize=thread)
+elseif(TUTTI_SANITIZE STREQUAL "fuzzer")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "TUTTI_SANITIZE=fuzzer needs clang, which has libFuzzer; "
+                        "the compiler is ${CMAKE_CXX_COMPILER_ID}.")
+  endif()
+  set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(NOT TUTTI_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "TUTTI_SANITIZE is '${TUTTI_SANITIZE}'; it may be empty, address or thread.")
+  message(FATAL_ERROR "TUTTI_SANITIZE is '${TUTTI_SANITIZE}'; "
+                      "it may be empty, address, thread or fuzzer.")
 endif()
 if(TUTTI_SANITIZE)
   # One optimisation level keeps the tests within minutes and stack traces readable.
   add_compile_options(${sanitize_flags} -O1 -g1 -fno-omit-frame-pointer)
   add_link_options(${sanitize_flags})
+endif()
+if(TUTTI_SANITIZE STREQUAL "fuzzer")
+  # The fuzzer steers by which branches were taken, everywhere.
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,0 +1,187 @@
+// A queue in memory that a peer gone mad shares: between any two of our calls it writes anything
+// anywhere. Inputs are scripts of our calls and of its writes.
+//
+// Beyond not crashing: what peek() shows lies inside the queue; nonsense leads to corrupt() or to
+// no frame, never to a frame that is too long; what we reserve lies inside the queue or is our own.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "fuzz.hpp"
+#include "transport/fifo/queue.hpp"
+
+namespace tutti::fuzz {
+namespace {
+
+using namespace tutti::transport::fifo;
+
+constexpr std::align_val_t kPage{4096};
+constexpr std::size_t kFrameMax = 2048;
+constexpr std::size_t kStepsMax = 128;
+
+struct Free {
+  void operator()(std::byte* memory) const { ::operator delete(memory, kPage); }
+};
+
+const Layout& layout() {
+  static const Layout made = Layout::of(kFrameMax, 2 * kFrameMax);
+  return made;
+}
+
+// Memory of exactly the queue's size, so that the address sanitizer sees any step outside; the
+// same for all inputs, because clearing it costs less than having it made.
+std::byte* memory() {
+  static const std::unique_ptr<std::byte, Free> made(
+      static_cast<std::byte*>(::operator new(layout().bytes(), kPage)));
+  return made.get();
+}
+
+bool inside(const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  return at >= memory() && bytes <= layout().bytes() && at + bytes <= memory() + layout().bytes();
+}
+
+Cell& cell(std::size_t index) {
+  return reinterpret_cast<Cell*>(memory() + layout().cells_offset())[index % layout().cell_count];
+}
+
+enum Call { peek, release, news, signalled, reserve, commit, signal, room, poke, poke_cell };
+constexpr int kCalls = 10;
+
+class World {
+ public:
+  World() {
+    std::memset(memory(), 0, layout().payloads_offset());
+    initialize(memory(), layout());
+    consumer_.attach(memory(), layout());
+    producer_.attach(memory(), layout());
+  }
+
+  void call(int what, Decisions& decisions) {
+    switch (what) {
+      case peek:
+        return show();
+      case release:
+        if (shown_) consumer_.release();
+        shown_ = false;
+        return;
+      case news:
+        return static_cast<void>(consumer_.news());
+      case signalled:
+        return static_cast<void>(consumer_.signalled(Signal{}));
+      case reserve:
+        return make_room(decisions.number<std::uint16_t>() % (kFrameMax + 1));
+      case commit:
+        if (reserved_ > 0) producer_.commit(7, reserved_);
+        reserved_ = 0;
+        return;
+      case signal:
+        return producer_.signal(Signal{}, decisions.number<std::uint64_t>());
+      case room:
+        return static_cast<void>(producer_.room_appeared());
+      case poke:
+        return write_anywhere(decisions);
+      default:
+        return write_cell(decisions);
+    }
+  }
+
+ private:
+  void show() {
+    const bool was_corrupt = consumer_.corrupt();
+    tutti::Frame frame;
+    shown_ = consumer_.peek(frame);
+    TUTTI_ASSERT(!was_corrupt || consumer_.corrupt(), "what was corrupt stays so");
+    if (!shown_) return;
+    TUTTI_ASSERT(frame.payload.size() <= layout().frame_bytes_max, "no frame is too long");
+    TUTTI_ASSERT(inside(frame.payload.data(), frame.payload.size()), "a frame lies in the queue");
+    unsigned sum = 0;
+    for (const std::byte each : frame.payload) sum += std::to_integer<unsigned>(each);
+    sum_ += sum;  // read, so that the address sanitizer looks
+  }
+
+  void make_room(std::size_t bytes) {
+    reserved_ = 0;
+    const auto place = producer_.reserve(bytes);
+    if (place.data() == nullptr) return;
+    TUTTI_ASSERT(bytes <= kInlineBytes || inside(place.data(), place.size()),
+                 "room lies in the queue");
+    std::memset(place.data(), 0x5a, place.size());
+    reserved_ = bytes;
+  }
+
+  static void write_anywhere(Decisions& decisions) {
+    const std::size_t at = decisions.number<std::uint16_t>() % (layout().payloads_offset() - 255);
+    const std::string_view bytes = decisions.text();
+    std::memcpy(memory() + at, bytes.data(), bytes.size());
+  }
+
+  // A cell that looks right at first sight.
+  static void write_cell(Decisions& decisions) {
+    const auto number = decisions.number<std::uint8_t>();
+    Cell& target = cell(number + layout().cell_count - 1);
+    target.tag.store(decisions.number<std::uint8_t>());
+    target.bytes.store(decisions.number<std::uint32_t>());
+    target.place.store(decisions.number<std::uint32_t>());
+    target.number.store(number);
+  }
+
+  Consumer consumer_;
+  Producer producer_;
+  bool shown_ = false;
+  std::size_t reserved_ = 0;
+  unsigned sum_ = 0;
+};
+
+}  // namespace
+
+std::size_t input_bytes_max() { return 512; }
+
+void run(std::string_view input) {
+  memory();
+  const AllocationLimit limit(16 * 1024);
+  Decisions decisions(input);
+  World world;
+  for (std::size_t i = 0; i < kStepsMax && !decisions.done(); ++i) {
+    const int call = decisions.number<std::uint8_t>() % kCalls;
+    world.call(call, decisions);
+  }
+}
+
+std::vector<std::string> seeds() {
+  Script honest;
+  for (const int bytes : {8, 1000, 2000})
+    honest.byte(reserve)
+        .number(static_cast<std::uint16_t>(bytes))
+        .byte(commit)
+        .byte(peek)
+        .byte(release);
+  Script full;
+  for (int i = 0; i < 6; ++i)
+    full.byte(reserve).number(static_cast<std::uint16_t>(kFrameMax)).byte(commit);
+  full.byte(room).byte(peek).byte(release).byte(room).byte(signal).number(std::uint64_t{9});
+  const auto forged = [](std::uint32_t bytes, std::uint32_t place) {
+    return Script()
+        .byte(poke_cell)
+        .byte(1)
+        .byte(7)
+        .number(bytes)
+        .number(place)
+        .byte(news)
+        .byte(peek)
+        .byte(release)
+        .byte(signalled);
+  };
+  Script mad;
+  mad.byte(poke)
+      .number(static_cast<std::uint16_t>(sizeof(Control::Description)))
+      .text(std::string(8, '\xff'))
+      .byte(reserve)
+      .number(std::uint16_t{8})
+      .byte(commit)
+      .byte(room);
+  return {honest, full, forged(64, kInCell), forged(2048, 64), forged(0xffffffff, 0x7fffffff), mad};
+}
+
+}  // namespace tutti::fuzz

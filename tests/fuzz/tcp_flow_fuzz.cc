@@ -1,0 +1,176 @@
+// What a peer sends on its connections after the greeting: frames and signals, in pieces of any
+// size, ending anywhere. The bytes go through real sockets.
+//
+// Beyond not crashing: the frames that come out are those of a plain reading of the same bytes, up
+// to the first that no frame can be; signals are the greatest values that were raised.
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "fuzz.hpp"
+#include "transport/tcp/flow.hpp"
+
+namespace tutti::fuzz {
+namespace {
+
+using namespace tutti::transport;
+using namespace tutti::transport::tcp;
+
+constexpr std::size_t kFrameMax = 256;
+constexpr std::size_t kQueueBytes = 4096;  // a page, the least that a ring has
+
+using Frames = std::vector<std::pair<std::uint32_t, std::string>>;
+
+struct Reading {
+  Frames frames;
+  bool goodbye = false;
+  bool corrupt = false;
+};
+
+// The same bytes, read without sockets, rings or haste.
+Reading plain_reading(std::string_view bytes) {
+  Reading reading;
+  while (bytes.size() >= kHeaderBytes) {
+    const FrameHeader header = read_header(reinterpret_cast<const std::byte*>(bytes.data()));
+    reading.goodbye = header.bytes == kGoodbyeBytes;
+    reading.corrupt = !reading.goodbye && header.bytes > kFrameMax;
+    if (header.bytes > kFrameMax || bytes.size() < frame_span(header.bytes)) return reading;
+    reading.frames.emplace_back(header.tag, bytes.substr(kHeaderBytes, header.bytes));
+    bytes.remove_prefix(frame_span(header.bytes));
+  }
+  return reading;
+}
+
+std::array<Socket, 2> connected() {
+  int pair[2] = {-1, -1};
+  const int made = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair);
+  TUTTI_ASSERT(made == 0, "a pair of sockets");
+  return {Socket(pair[0]), Socket(pair[1])};
+}
+
+void write(const Socket& socket, std::string_view bytes) {
+  const ssize_t sent = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  TUTTI_ASSERT(sent == static_cast<ssize_t>(bytes.size()), "the socket takes a little");
+}
+
+void take_frames(FrameReceiver& receiver, Frames& frames) {
+  Frame frame;
+  while (receiver.peek(frame)) {
+    frames.emplace_back(frame.tag, std::string(reinterpret_cast<const char*>(frame.payload.data()),
+                                               frame.payload.size()));
+    receiver.release();
+  }
+}
+
+void check_frames(Decisions decisions) {
+  auto [ours, theirs] = connected();
+  FrameReceiver receiver;
+  TUTTI_ASSERT(receiver.attach(std::move(ours), kQueueBytes, kFrameMax).ok(), "memory for a ring");
+  const Reading expected = plain_reading(decisions.rest());
+  const std::size_t piece = 1 + decisions.rest().size() / 3;
+  Frames frames;
+  while (!decisions.done()) {
+    write(theirs, decisions.bytes(piece));
+    receiver.on_events(EPOLLIN);
+    while (receiver.wants_to_receive() && receiver.receive()) take_frames(receiver, frames);
+    if (receiver.corrupt()) break;
+  }
+  theirs.close();
+  receiver.on_events(EPOLLIN | EPOLLHUP);
+  for (int i = 0; i < 4 && receiver.end() == End::none; ++i) {
+    if (receiver.wants_to_receive()) receiver.receive();
+    take_frames(receiver, frames);
+  }
+  TUTTI_ASSERT(frames == expected.frames, "the frames are those that were sent");
+  TUTTI_ASSERT(receiver.corrupt() == expected.corrupt, "what is no frame is noticed");
+  TUTTI_ASSERT(receiver.end() == (expected.goodbye ? End::goodbye : End::lost),
+               "a goodbye, or none, is noticed");
+}
+
+void check_signals(Decisions decisions) {
+  auto [ours, theirs] = connected();
+  SignalReceiver receiver;
+  receiver.attach(std::move(ours));
+  std::array<std::uint64_t, kSignalCount> expected{};
+  bool nonsense = false;
+  for (Decisions raises = decisions; raises.rest().size() >= sizeof(Raise);) {
+    const auto which = raises.number<std::uint64_t>();
+    const auto value = raises.number<std::uint64_t>();
+    nonsense = nonsense || which >= kSignalCount;
+    if (which < kSignalCount) expected[which] = std::max(expected[which], value);
+  }
+  while (!decisions.done()) {
+    write(theirs, decisions.bytes(700));
+    receiver.on_events();
+    while (receiver.wants_to_receive() && receiver.receive()) continue;
+  }
+  TUTTI_ASSERT(receiver.corrupt() == nonsense, "signals that do not exist are noticed");
+  for (std::size_t i = 0; i < kSignalCount; ++i)
+    TUTTI_ASSERT(receiver.value(static_cast<Signal>(i)) == expected[i],
+                 "the greatest value counts");
+}
+
+// The last words that a sender reads: anything may stand there.
+void check_last_words(Decisions decisions) {
+  // A listener that accepts at once, to be connected to by the class itself, costs more than it
+  // brings; the words are those of FrameReceiver::say_goodbye, which is checked to fit them.
+  auto [ours, theirs] = connected();
+  FrameReceiver receiver;
+  TUTTI_ASSERT(receiver.attach(std::move(ours), kQueueBytes, kFrameMax).ok(), "memory for a ring");
+  const auto words = decisions.number<std::uint32_t>();
+  TUTTI_ASSERT(receiver.say_goodbye(words), "a goodbye fits");
+  std::array<std::byte, kHeaderBytes + 1> heard{};
+  const ssize_t got = ::recv(theirs.number(), heard.data(), heard.size(), 0);
+  TUTTI_ASSERT(got == static_cast<ssize_t>(kHeaderBytes) &&
+                   read_header(heard.data()).bytes == kGoodbyeBytes &&
+                   read_header(heard.data()).tag == words,
+               "a goodbye is a header");
+}
+
+std::string frame(std::uint32_t tag, std::string_view payload) {
+  Script script;
+  script.number(static_cast<std::uint32_t>(payload.size())).number(tag).bytes(payload);
+  return std::string(script) + std::string(padded(payload.size()) - payload.size(), '\0');
+}
+
+}  // namespace
+
+std::size_t input_bytes_max() { return 3 * 1024; }
+
+void run(std::string_view input) {
+  const AllocationLimit limit(16 * input.size() + 16 * 1024);
+  Decisions decisions(input);
+  switch (decisions.number<std::uint8_t>() % 8) {
+    case 0:
+      return check_last_words(decisions);
+    case 1:
+    case 2:
+      return check_signals(decisions);
+    default:
+      return check_frames(decisions);
+  }
+}
+
+std::vector<std::string> seeds() {
+  const std::string goodbye = Script().number(kGoodbyeBytes).number(kGoodbyeInPair);
+  const std::string raises = Script()
+                                 .number(std::uint64_t{0})
+                                 .number(std::uint64_t{5})
+                                 .number(std::uint64_t{1})
+                                 .number(std::uint64_t{3});
+  std::string many;
+  for (std::uint32_t i = 0; i < 12; ++i) many += frame(i, std::string(20 * i, 'x'));
+  return {"\3" + frame(1, "hello") + frame(2, "") + goodbye,
+          "\3" + many + goodbye,
+          "\3" + frame(1, "hello").substr(0, 10),
+          "\3" + frame(9, std::string(kFrameMax + 1, 'y')),
+          "\1" + raises,
+          "\1" + raises.substr(0, 20),
+          std::string("\0\1\0\0\200", 5)};
+}
+
+}  // namespace tutti::fuzz

@@ -1,0 +1,177 @@
+// A file that a user names as a topology, in hwloc's XML: machines as odd as values can make them.
+//
+// Inputs decide the values in a tree of objects that is well formed: names, texts, sizes, speeds,
+// classes, distances, how many there are of what. The form itself is hwloc's to read, before our
+// code sees anything, and hwloc trusts it: an object without its processors ends the process inside
+// hwloc 2.9. No target of ours can mend that, so XML is for files that one would trust anyway.
+//
+// Beyond not crashing: what is accepted has all the properties of topology_checks.hpp.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "fuzz.hpp"
+#include "topology_checks.hpp"
+
+namespace tutti::fuzz {
+namespace {
+
+// Text as it may stand between quotes.
+std::string quoted(std::string_view text) {
+  std::string clean(text);
+  for (char& c : clean)
+    if (static_cast<unsigned char>(c) < 0x20 || c == '"' || c == '&' || c == '<' || c == '>')
+      c = '_';
+  return clean;
+}
+
+class Writer {
+ public:
+  explicit Writer(Decisions decisions) : in_(decisions) {}
+
+  std::string write() {
+    const int packages = 1 + small(3);
+    const int cores = 1 + small(3);
+    out_ =
+        "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\">"
+        "<topology version=\"2.0\">";
+    open("Machine", mask(0, packages * cores), " os_index=\"0\"");
+    info("HostName");
+    for (int package = 0; package < packages; ++package) write_package(package, cores);
+    out_ += "</object>";
+    if (gpus_ > 1) write_distances();
+    return out_ + "</topology>";
+  }
+
+ private:
+  int small(int bound) { return in_.number<std::uint8_t>() % bound; }
+
+  static unsigned long mask(int first, int count) { return ((1UL << count) - 1) << first; }
+
+  void open(std::string_view type, unsigned long cpus, const std::string& more) {
+    out_ += fmt::format(
+        "<object type=\"{}\" cpuset=\"{:#x}\" complete_cpuset=\"{:#x}\" nodeset=\"0x1\" "
+        "complete_nodeset=\"0x1\" gp_index=\"{}\"{}>",
+        type, cpus, cpus, ++serial_, more);
+  }
+
+  void info(std::string_view name) {
+    out_ += fmt::format("<info name=\"{}\" value=\"{}\"/>", name, quoted(in_.text()));
+  }
+
+  void write_package(int package, int cores) {
+    const unsigned long cpus = mask(package * cores, cores);
+    open("Package", cpus, fmt::format(" os_index=\"{}\"", package));
+    info("CPUModel");
+    if (package == 0) {
+      open("NUMANode", cpus,
+           fmt::format(" os_index=\"0\" local_memory=\"{}\"", in_.number<std::uint64_t>()));
+      out_ += "</object>";
+    }
+    const bool cached = small(2) == 0;
+    if (cached)
+      open("L3Cache", cpus,
+           fmt::format(" cache_size=\"{}\" depth=\"3\" cache_type=\"0\"",
+                       in_.number<std::uint64_t>()));
+    for (int core = package * cores; core < (package + 1) * cores; ++core) {
+      open("Core", mask(core, 1), fmt::format(" os_index=\"{}\"", small(8)));
+      open("PU", mask(core, 1), fmt::format(" os_index=\"{}\"", core));
+      out_ += "</object></object>";
+    }
+    if (cached) out_ += "</object>";
+    write_devices(package);
+    out_ += "</object>";
+  }
+
+  void write_devices(int package) {
+    const int count = small(4);
+    if (count == 0) return;
+    out_ += fmt::format(
+        "<object type=\"Bridge\" gp_index=\"{}\" bridge_type=\"0-1\" depth=\"0\" "
+        "bridge_pci=\"000{}:[00-0f]\">",
+        ++serial_, package);
+    for (int i = 0; i < count; ++i) write_device(package, i);
+    out_ += "</object>";
+  }
+
+  void write_device(int package, int number) {
+    constexpr int kClasses[] = {0x0302, 0x0300, 0x0207, 0x0200, 0x0680, 0x0108, 0x0b40, 0x0c03};
+    constexpr int kVendors[] = {0x10de, 0x15b3, 0x1002, 0x8086};
+    const int device_class =
+        small(4) == 0 ? in_.number<std::uint16_t>() : kClasses[small(std::size(kClasses))];
+    out_ += fmt::format(
+        "<object type=\"PCIDev\" gp_index=\"{}\" pci_busid=\"000{}:{:02x}:00.{}\" "
+        "pci_type=\"{:04x} [{:04x}:{:04x}] [0000:0000] 00\" pci_link_speed=\"{}\">",
+        ++serial_, package, 1 + small(3) + 4 * number, small(8), device_class,
+        kVendors[small(std::size(kVendors))], in_.number<std::uint16_t>(), quoted(in_.text()));
+    if (device_class == 0x0302) gpus_ += 1, last_gpus_[gpus_ % 2] = serial_;
+    info("PCIDevice");
+    for (int i = small(3); i > 0; --i)
+      out_ += fmt::format("<object type=\"OSDev\" gp_index=\"{}\" name=\"{}\" osdev_type=\"{}\"/>",
+                          ++serial_, quoted(in_.text()), small(6));
+    out_ += "</object>";
+  }
+
+  // How fast the last two GPUs reach each other.
+  void write_distances() {
+    const std::string indexes = fmt::format("PCIDev:{} PCIDev:{} ", last_gpus_[0], last_gpus_[1]);
+    std::string values;
+    for (int i = 0; i < 4; ++i) values += fmt::format("{} ", in_.number<std::uint64_t>());
+    out_ += fmt::format(
+        "<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"><indexes "
+        "length=\"{}\">{}</indexes><u64values length=\"{}\">{}</u64values></distances2hetero>",
+        indexes.size(), indexes, values.size(), values);
+  }
+
+  Decisions in_;
+  std::string out_;
+  int serial_ = 0;
+  int gpus_ = 0;
+  int last_gpus_[2] = {};
+};
+
+// A file in memory, the same for all inputs.
+int file() {
+  static const int made = ::memfd_create("topology.xml", MFD_CLOEXEC);
+  return made;
+}
+
+}  // namespace
+
+std::size_t input_bytes_max() { return 512; }
+
+void run(std::string_view input) {
+  const std::string xml = Writer(Decisions(input)).write();
+  const bool written = ::ftruncate(file(), 0) == 0 && ::pwrite(file(), xml.data(), xml.size(), 0) ==
+                                                          static_cast<ssize_t>(xml.size());
+  TUTTI_ASSERT(written, "a file in memory can be written");
+  const std::string path = "/proc/self/fd/" + std::to_string(file());
+  const Result<Topology> topology = discover_topology({.hwloc_xml = path});
+  if (topology.ok()) check_topology(*topology);
+}
+
+std::vector<std::string> seeds() {
+  Script two_gpus;
+  two_gpus.byte(1)
+      .byte(1)
+      .text("host")
+      .text("chip")
+      .number(std::uint64_t{1} << 30)
+      .byte(0)
+      .number(std::uint64_t{1} << 24);
+  two_gpus.byte(0).byte(1).byte(2);
+  const auto device = [&](int device_class, int vendor) {
+    two_gpus.byte(1).byte(device_class).byte(1).byte(0).byte(vendor).number(std::uint16_t{0x2330});
+    two_gpus.text("15.75").text("model").byte(1).text("nvml0").byte(1);
+  };
+  device(0, 0);
+  device(0, 0);
+  two_gpus.text("other chip").byte(1).byte(0).byte(1).byte(1);
+  device(2, 1);
+  for (const std::uint64_t speed : {1000000U, 450000U, 450000U, 1000000U}) two_gpus.number(speed);
+  return {two_gpus, "", std::string(64, '\1')};
+}
+
+}  // namespace tutti::fuzz
