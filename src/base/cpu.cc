@@ -71,6 +71,8 @@ std::vector<int> parse_cpu_list(const std::string& text) {
                           ? first
                           : parse_integer(piece.substr(dash + 1), 0, highest_cpu);
     if (!first.ok() || !last.ok()) break;
+    // Lists ascend; one that did not could name the same range over and over.
+    if (!cpus.empty() && *first <= cpus.back()) break;
     for (std::int64_t cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
   }
   return cpus;

@@ -22,7 +22,8 @@ std::vector<Core> allowed_cores();
 // group grants less time than that. At least 1.
 int usable_cpu_count();
 
-// "0-3,8" -> {0, 1, 2, 3, 8}; text that is no such list gives what was read before it went wrong.
+// "0-3,8" -> {0, 1, 2, 3, 8}, ascending; text that is no such list gives what was read before it
+// went wrong.
 std::vector<int> parse_cpu_list(const std::string& text);
 
 // Restricts the calling thread, and what it starts from now on, to these hardware threads.

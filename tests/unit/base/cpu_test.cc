@@ -20,6 +20,14 @@ TEST(CpuList, ReadsWhatTheKernelWrites) {
   EXPECT_THAT(parse_cpu_list("1,x,3"), ElementsAre(1));
 }
 
+TEST(CpuList, AscendsSoThatNoTextGrowsWithoutBound) {
+  EXPECT_THAT(parse_cpu_list("0-3,2-5"), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(parse_cpu_list("4,4"), ElementsAre(4));
+  std::string often = "0-1048576";
+  for (int i = 0; i < 20; ++i) often += ",0-1048576";
+  EXPECT_EQ(parse_cpu_list(often).size(), 1048577U);
+}
+
 TEST(Cores, EachHardwareThreadStandsOnce) {
   const auto cores = allowed_cores();
   ASSERT_FALSE(cores.empty());
