@@ -67,8 +67,9 @@ HostCard describe_host() {
 }
 
 std::string encode(const HostCard& card) {
-  return nlohmann::json{{"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}}
-      .dump();
+  const nlohmann::json json{{"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}};
+  // Settings come from the environment and may hold any bytes; by default JSON would throw.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Result<HostCard> decode_host_card(std::string_view text) {

@@ -21,6 +21,7 @@ struct HostCard {
 
 HostCard describe_host();
 
+// What is not UTF-8 arrives as U+FFFD.
 std::string encode(const HostCard& card);
 // Errors  corrupt_data.
 Result<HostCard> decode_host_card(std::string_view text);

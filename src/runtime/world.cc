@@ -43,12 +43,15 @@ Result<std::vector<HostCard>> show_cards(const Members& members, const base::Con
   for (Rank r = 0; r < members.size; ++r) {
     auto card = decode_host_card((*texts)[static_cast<std::size_t>(r)]);
     if (!card.ok()) return card.status().with_context(fmt::format("rank {}", r));
-    if (card->settings != mine.settings)
-      return Status(StatusCode::mismatch,
-                    fmt::format("ranks are configured differently: rank {} has {}; rank {} has {}",
-                                members.rank, mine.settings, r, card->settings));
     cards.push_back(*std::move(card));
   }
+  // As the others see it: odd bytes change on the way.
+  const std::string& seen = cards[static_cast<std::size_t>(members.rank)].settings;
+  for (Rank r = 0; r < members.size; ++r)
+    if (const std::string& theirs = cards[static_cast<std::size_t>(r)].settings; theirs != seen)
+      return Status(StatusCode::mismatch,
+                    fmt::format("ranks are configured differently: rank {} has {}; rank {} has {}",
+                                members.rank, seen, r, theirs));
   return cards;
 }
 
