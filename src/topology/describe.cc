@@ -33,7 +33,10 @@ std::string ranges(const std::vector<int>& numbers) {
   std::string text;
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    // Wide, because the greatest int has no next one.
+    while (last + 1 < numbers.size() &&
+           numbers[last + 1] == static_cast<std::int64_t>(numbers[last]) + 1)
+      ++last;
     text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[i]);
     if (last > i) text += fmt::format("-{}", numbers[last]);
     i = last + 1;

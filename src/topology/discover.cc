@@ -14,6 +14,7 @@
 #include "base/try.hpp"
 #include "topology/defaults.hpp"
 #include "topology/hwloc_import.hpp"
+#include "topology/names.hpp"
 #include "topology/sysfs.hpp"
 #include "tutti/topology.hpp"
 
@@ -85,7 +86,10 @@ class SysfsOverlay {
       if (!interface.up || seen_.count(interface.name) > 0) continue;
       const std::string name = fmt::format("{}/net-{}", builder_.vertex(node).name, off_pci_++);
       const VertexId nic = builder_.add_vertex(
-          {VertexKind::nic, name, node, {{"net", interface.name}, {"bus", "none"}}});
+          {VertexKind::nic,
+           name,
+           node,
+           {{"net", topology::plain(interface.name.c_str())}, {"bus", "none"}}});
       builder_.connect(LinkKind::interconnect, home(), nic, topology::kDomainLatencyNs,
                        topology::kDomainBandwidth, LinkSource::assumed);
       connect_to_network(nic, interface.bandwidth);

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "topology/defaults.hpp"
+#include "topology/names.hpp"
 
 namespace tutti::topology {
 namespace {
@@ -57,16 +58,6 @@ std::string list_of(hwloc_const_cpuset_t cpuset) {
 }
 
 }  // namespace
-
-std::string plain(const char* text) {
-  constexpr std::size_t kLongest = 1000;
-  std::string clean(text == nullptr ? "" : text);
-  clean.resize(std::min(clean.size(), kLongest));
-  std::replace_if(
-      clean.begin(), clean.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  clean.erase(clean.find_last_not_of(' ') + 1);
-  return clean;
-}
 
 void DomainImport::run() {
   collect(VertexKind::package, HWLOC_OBJ_PACKAGE);

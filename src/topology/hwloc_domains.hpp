@@ -11,9 +11,6 @@
 
 namespace tutti::topology {
 
-// Printable ASCII without trailing space, cut to a length that a topology takes.
-std::string plain(const char* text);
-
 // A package, memory domain, shared cache or core on its way to becoming a vertex.
 struct Domain {
   VertexKind kind = VertexKind::core;

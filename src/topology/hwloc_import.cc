@@ -19,6 +19,7 @@
 #include "base/try.hpp"
 #include "topology/defaults.hpp"
 #include "topology/hwloc_domains.hpp"
+#include "topology/names.hpp"
 
 namespace tutti::topology {
 namespace {

@@ -96,5 +96,15 @@ bool is_plain_text(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
+std::string plain(const char* text) {
+  constexpr std::size_t kLongest = 1000;
+  std::string clean(text == nullptr ? "" : text);
+  clean.resize(std::min(clean.size(), kLongest));
+  std::replace_if(
+      clean.begin(), clean.end(), [](char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  clean.erase(clean.find_last_not_of(' ') + 1);
+  return clean;
+}
+
 }  // namespace topology
 }  // namespace tutti

@@ -1,8 +1,9 @@
-// names.hpp: reading back the names of topology enumerators. Inverse of the to_string functions
-// in tutti/topology.hpp; shared by the text and the JSON form.
+// names.hpp: reading back the names of topology enumerators, the inverse of the to_string functions
+// in tutti/topology.hpp; and which names and texts a topology takes. Shared by all sources.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tutti/topology.hpp"
@@ -18,5 +19,8 @@ bool is_plain_name(std::string_view name);
 
 // True for the value of an info: short and printable ASCII.
 bool is_plain_text(std::string_view text);
+
+// Such a value of any text: printable ASCII without trailing space, cut. Nothing for nullptr.
+std::string plain(const char* text);
 
 }  // namespace tutti::topology

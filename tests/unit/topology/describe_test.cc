@@ -46,5 +46,15 @@ TEST(Describe, AMachine) {
     EXPECT_NE(tree.find(line), std::string::npos) << line << "is not in\n" << tree;
 }
 
+TEST(Describe, TheGreatestNumberOfAProcessorHasNoNext) {
+  const Topology topology = topology_from_text(
+                                "tutti-topology 1\nvertex node n -\n"
+                                "vertex core c0 n pus=\"2147483647\"\n"
+                                "vertex core c1 n pus=\"2147483647\"\nend 3 0\n")
+                                .value();
+  EXPECT_NE(describe(topology).find("cpu 2147483647,2147483647\n"), std::string::npos)
+      << describe(topology);
+}
+
 }  // namespace
 }  // namespace tutti

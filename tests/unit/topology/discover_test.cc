@@ -121,6 +121,12 @@ TEST_F(DiscoverOverlay, InterfacesWithoutPciFunction) {
   EXPECT_TRUE(find_path(topology, topology.find("n0/core3").value(), nic).ok());
 }
 
+TEST_F(DiscoverOverlay, AnInterfaceMayHaveAnyName) {
+  interface("\xce\xb7\x01", "up\n", "25000\n");
+  const Topology topology = discover();
+  EXPECT_EQ(topology.vertex(topology.find("n0/net-0").value()).info.at("net"), "???");
+}
+
 TEST(Discover, SavedMachinesGetNoSysfsOfThisOne) {
   const TempDir dir;
   const std::string xml = dir.write("little.xml", testing::kLittleMachineXml);
