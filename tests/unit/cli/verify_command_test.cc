@@ -133,6 +133,11 @@ TEST_F(VerifyFile, SaysWhatIsWrong) {
   EXPECT_THAT(output_of({"--file", path_}, 1), HasSubstr("contract: output[0] of rank 0 holds"));
   write("tutti schedule 1\nranks 2\nroot 9\ncollective broadcast\nprogram for 0-1\n");
   EXPECT_THAT(output_of({"--file", path_}, 1), HasSubstr("root 9 among 2 ranks"));
+  // Few steps and a short text, but gigabytes of operands.
+  std::string wide = "tutti schedule 1\nranks 2\nprogram for 0-1\nrepeat 30000\nreduce input[0]";
+  for (int i = 0; i < 2000; ++i) wide += ",input[0]";
+  write(wide + " -> output[0]\nend\n");
+  EXPECT_THAT(output_of({"--file", path_}, 1), HasSubstr("more than 65536 steps or"));
   write("tutti schedule 1\nranks two\n");
   EXPECT_THAT(output_of({"--file", path_}, 2), HasSubstr("line 2: expected a number"));
 }
