@@ -145,6 +145,9 @@ std::optional<std::string_view> nearest(std::string_view name,
   std::optional<std::string_view> best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
+    // Lengths alone tell most apart, and a name of any length may come from outside.
+    const std::size_t longer = std::max(name.size(), candidate.size());
+    if (longer - std::min(name.size(), candidate.size()) >= best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance >= best_distance) continue;
     best = candidate;
