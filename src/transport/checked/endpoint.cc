@@ -122,7 +122,7 @@ std::string CheckedEndpoint::likely_cause(const Frame& frame, std::uint32_t foun
 }
 
 void CheckedEndpoint::fail(std::string text) {
-  status_ = Status(StatusCode::corrupt_data, std::move(text));
+  status_ = Status(StatusCode::corrupt_data, std::move(text), out_.to);
   if (first_failure_.ok()) first_failure_ = status_;
 }
 

@@ -306,6 +306,7 @@ TEST(CheckedTransport, SaysWhatWasDamaged) {
               AllOf(HasSubstr("rank 1: from rank 2 on channel 4, frame 2 (tag 3, 100 bytes)"),
                     HasSubstr("checksum "), HasSubstr(" expected, "), HasSubstr(" found")));
   EXPECT_THAT(in.status().message(), Not(HasSubstr("swapped")));
+  EXPECT_EQ(in.status().culprit(), 2);
 }
 
 TEST(CheckedTransport, TellsAFrameOutOfPlaceFromADamagedOne) {
