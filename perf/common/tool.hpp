@@ -63,6 +63,7 @@ const Tool& reduce_tool();
 const Tool& gather_tool();
 const Tool& scatter_tool();
 const Tool& alltoall_tool();
+const Tool& alltoallv_tool();
 const Tool& sendrecv_tool();
 
 std::vector<const Tool*> tools();
