@@ -111,7 +111,8 @@ class ChaosWorld {
     verdict_.trouble = std::move(text);
   }
 
-  // Nobody dies in a third of the worlds; elsewhere mostly one rank, at any time.
+  // Nobody, one rank or two, at any time; but never all of them. As often each, where there are
+  // three ranks or more.
   void draw_kills() {
     if (!limits_.faults || ranks() == 1) return;
     const int kills = dice_.between(0, std::min(2, ranks() - 1));
