@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -90,6 +91,12 @@ struct MemoryUse {
 struct BlockLayout {
   std::span<const std::size_t> counts;
   std::span<const std::size_t> displacements = {};  // from the buffer's beginning; empty: packed
+};
+
+// What the living ranks of a communicator have agreed on.
+struct Consensus {
+  std::uint64_t flags = 0;  // the bits that all of them gave
+  std::vector<Rank> lost;   // who is dead or gone, ascending
 };
 
 // A group of ranks and the means to talk. Movable, not copyable; closes on destruction.
@@ -246,6 +253,24 @@ class Communicator {
   // Ends every running and later call of this communicator on this rank with `aborted`, promptly.
   // Threading  any thread.
   void abort();
+
+  // ---- After a failure. The first error of a communicator is final: it reaches all ranks that
+  // call, names the rank with which it began, and every later collective gives it again. What
+  // follows still works then, as long as the ranks that live all call it, in the same order. ----
+
+  // Ends every running and later call on all ranks with `revoked` (or with the error that is there
+  // already), so that ranks leave a call that can no longer succeed. Any rank may call it.
+  Status revoke();
+
+  // What the living ranks agree on: the bits of `flags` that all of them give, and who is lost. All
+  // who return have the same, whoever dies meanwhile. Also without a failure.
+  // Blocking  until all ranks that live have called it, or the deadline of a collective.
+  // Errors    timeout names who is missing; peer_lost when the others hold this rank for lost.
+  Result<Consensus> agree(std::uint64_t flags);
+
+  // A new communicator of those that live, in the order of their ranks. Revokes this one first.
+  // Every rank that lives must call it. Those who die meanwhile are left out.
+  Result<Communicator> shrink();
 
   // Says goodbye to the peers. Blocking: until they have what we sent, or the set-up deadline.
   Status close();

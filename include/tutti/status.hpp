@@ -22,6 +22,7 @@ enum class StatusCode {
   timeout,           // a deadline passed; the text names whom we waited for
   peer_lost,         // a rank died or its connection broke
   aborted,           // abort() was called
+  revoked,           // revoke() was called, by some rank
   system_error,      // the operating system refused
   corrupt_data,      // bytes from outside did not make sense
   internal,          // a bug of ours that was caught where it could still be reported

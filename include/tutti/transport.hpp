@@ -132,8 +132,16 @@ class Transport {
   // How many channels there are per peer.
   virtual int channel_count() const = 0;
 
+  // A peer that has opened its side of `channel` while this rank has not; -1: nobody.
+  // Cost  a look at every peer.
+  virtual Rank caller(int channel) {
+    static_cast<void>(channel);
+    return -1;
+  }
+
   // Moves bytes: flushes, receives, accepts connections. True when anything happened.
-  // Errors  the first failure of any connection, sticky, naming the rank.
+  // Errors  the first failure of any connection, sticky, naming the rank. The other connections go
+  //         on all the same, and every call still moves them.
   virtual Result<bool> poll() = 0;
 
   // Sleeps until something may have happened, at most `timeout_us`. May return early.

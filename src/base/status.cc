@@ -19,6 +19,8 @@ std::string_view to_string(StatusCode code) {
       return "peer_lost";
     case StatusCode::aborted:
       return "aborted";
+    case StatusCode::revoked:
+      return "revoked";
     case StatusCode::system_error:
       return "system_error";
     case StatusCode::corrupt_data:

@@ -7,6 +7,7 @@
 #include "base/job_secret.hpp"
 #include "base/try.hpp"
 #include "runtime/communicator_state.hpp"
+#include "runtime/shrink.hpp"
 #include "runtime/split.hpp"
 #include "runtime/world.hpp"
 #include "transport/bootstrap/group.hpp"
@@ -319,6 +320,29 @@ MemoryUse Communicator::memory_use() const { return state_ ? state_->memory_use(
 
 void Communicator::abort() {
   if (state_) state_->abort();
+}
+
+Status Communicator::revoke() {
+  if (!state_) return not_connected();
+  return state_->revoke(runtime::revoked_by(state_->rank()));
+}
+
+Result<Consensus> Communicator::agree(std::uint64_t flags) {
+  if (!state_) return not_connected();
+  const auto decision = state_->agree(flags, {}, state_->parts().timeout);
+  if (!decision.ok()) return decision.status();
+  Consensus consensus;
+  consensus.flags = decision->flags;
+  for (Rank rank = 0; rank < size(); ++rank)
+    if (decision->lost[static_cast<std::size_t>(rank)]) consensus.lost.push_back(rank);
+  return consensus;
+}
+
+Result<Communicator> Communicator::shrink() {
+  if (!state_) return not_connected();
+  auto state = runtime::shrink(*state_);
+  if (!state.ok()) return state.status();
+  return Communicator(*std::move(state));
 }
 
 Status Communicator::close() {

@@ -34,14 +34,16 @@ std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer 
 CommunicatorState::CommunicatorState(CommunicatorParts parts)
     : parts_(std::move(parts)),
       transport_(std::move(parts_.transport)),
-      executor_(std::make_unique<Executor>(*transport_)) {
+      executor_(std::make_unique<Executor>(*transport_)),
+      membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)) {
   begin_driving(*this);
 }
 
 CommunicatorState::~CommunicatorState() {
   end_driving(*this);
   static_cast<void>(close());
-  executor_.reset();  // before the transport that it uses
+  executor_.reset();  // before the transport that they use
+  membership_.reset();
 }
 
 Status CommunicatorState::check(const Request& r) const {
@@ -217,7 +219,9 @@ void CommunicatorState::begin(WorkState& work) {
   idle_polls_ = 0;
   current_ = &work;
   const Status status = executor_->start(work.call_, *work.plan_);
-  if (!status.ok()) complete_current(status);
+  if (status.ok()) return;
+  if (!executor_->status().ok()) membership_->spread(executor_->status());
+  complete_current(status);
 }
 
 void CommunicatorState::begin_next() {
@@ -237,6 +241,10 @@ bool CommunicatorState::drive_locked() {
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= kIdlePollsMax || !polled.ok()) {
     moved |= executor_->advance();
+    if (!moved && !executor_->done())
+      if (const auto told = membership_->hear())
+        executor_->fail(told->with_context(
+            fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
     idle_polls_ = 0;
   }
   // What arrived before a peer was lost may have been all that this call needed.
@@ -252,6 +260,8 @@ bool CommunicatorState::conclude(bool moved) {
   if (aborted_.load(std::memory_order_relaxed) && !executor_->done())
     executor_->fail(abort_status());
   if (!executor_->done()) return moved;
+  if (!executor_->status().ok()) [[unlikely]]
+    membership_->spread(executor_->status());
   complete_current(executor_->status());
   begin_next();
   return true;
@@ -277,8 +287,7 @@ void CommunicatorState::give_up(WorkState& work) {
       fmt::format("rank {}: {}: not complete after {} ms; waits for {}", rank(),
                   to_string(current_->call_.signature), parts_.timeout.count(), awaited.what),
       awaited.rank));
-  complete_current(executor_->status());
-  begin_next();
+  conclude(true);
 }
 
 Status CommunicatorState::wait(WorkState& work) {

@@ -20,6 +20,7 @@
 #include "collectives/planner.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/members.hpp"
+#include "runtime/membership/membership.hpp"
 #include "runtime/progress.hpp"
 #include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
@@ -104,7 +105,15 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void abort();
   Status close();
 
-  // Numbers the splits of this communicator, equally on all ranks.
+  // Ends every call on all ranks. `why`: as it shall be reported.
+  Status revoke(const Status& why);
+
+  // The next agreement of the ranks that live; also after a failure. Blocking, `timeout` at most.
+  Result<Decision> agree(std::uint64_t flags, std::string blob, std::chrono::milliseconds timeout);
+  // Looks after the peers; ok, or that a rank was lost that `known` does not have.
+  Status look_for_deaths(const std::vector<bool>& known);
+
+  // Numbers the splits and shrinks of this communicator, equally on all ranks.
   std::uint32_t next_split() { return ++splits_; }
 
   // Driven.
@@ -132,6 +141,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   CommunicatorParts parts_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Membership> membership_;
   std::atomic<bool> aborted_{false};
   std::uint32_t sequence_ = 0;
   std::uint32_t splits_ = 0;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "transport/memory/transport.hpp"
+#include "tutti/status.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
@@ -20,6 +22,7 @@ struct Members {
   std::string address = "127.0.0.1";                // of rank 0, to find the way out of this host
   std::uint64_t context = 0;                        // different for every communicator of a world
   std::shared_ptr<transport::MemoryWorld> threads;  // set when ranks are threads
+  std::function<Status()> bad_news;                 // ok, or which of them died; may be empty
 };
 
 }  // namespace tutti::runtime

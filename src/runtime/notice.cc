@@ -20,6 +20,8 @@ std::string cause(const Notice& notice) {
       return "waiting for " + whom + " took too long";
     case StatusCode::aborted:
       return whom + " aborted";
+    case StatusCode::revoked:
+      return whom + " revoked the communicator";
     case StatusCode::mismatch:
       return "ranks made different calls";
     default:

@@ -110,7 +110,8 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   transport::TransportOptions options;
   options.rank = members.rank;
   options.size = members.size;
-  options.channel_count = std::max(kChannelCount, config.channels);
+  // One more for the words that ranks exchange when something went wrong (membership/).
+  options.channel_count = std::max(kChannelCount, config.channels) + 1;
   options.frame_bytes_max = std::max(kFrameBytes, config.slice_bytes);
   // Checksums come on top, so that slices stay powers of two.
   if (config.checksums) options.frame_bytes_max += transport::kChecksumBytes;
@@ -119,6 +120,7 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.job_secret = members.secret;
   options.ranks_share_cores = ranks_share_cores;
   options.setup_timeout = config.setup_timeout;
+  options.bad_news = members.bad_news;
   return options;
 }
 
@@ -163,7 +165,7 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   planning.lowering = lowering_of(config.lowering);
   planning.channels = config.channels;
   planning.slice_bytes = config.slice_bytes;
-  planning.channel_count = parts.transport->channel_count();
+  planning.channel_count = parts.transport->channel_count() - 1;
   planning.frame_bytes_max = parts.transport->frame_bytes_max();
   const TransportTraits traits = parts.transport->traits();
   planning.direct_possible = traits.direct;
@@ -178,6 +180,7 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   parts.ranks_share_cores = shared_cores;
   parts.members = members;
   parts.members.exchange = nullptr;
+  parts.members.bad_news = nullptr;
   return std::make_shared<CommunicatorState>(std::move(parts));
 }
 

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::transport {
@@ -23,6 +25,8 @@ struct TransportOptions {
   std::string bind_address = "127.0.0.1";   // where sockets listen
   bool ranks_share_cores = false;           // more ranks than cores on this host
   std::chrono::milliseconds setup_timeout{30'000};  // to find the other ranks
+  std::function<Status()>
+      bad_news;  // asked while waiting for others: ok, or who died; may be empty
 };
 
 }  // namespace tutti::transport

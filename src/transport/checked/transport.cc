@@ -31,6 +31,7 @@ class CheckedTransport final : public Transport {
     return inner_->frame_bytes_max() - kChecksumBytes;
   }
   int channel_count() const override { return inner_->channel_count(); }
+  Rank caller(int channel) override { return inner_->caller(channel); }
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     Result<Endpoint*> beneath = inner_->endpoint(peer, channel);
@@ -53,9 +54,7 @@ class CheckedTransport final : public Transport {
     return polled;
   }
 
-  void sleep(std::int64_t timeout_us) override {
-    if (first_failure_.ok()) inner_->sleep(timeout_us);
-  }
+  void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
   void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }
   void release_shareable(void* memory) override { inner_->release_shareable(memory); }
   bool flushed() const override { return inner_->flushed(); }

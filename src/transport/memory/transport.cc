@@ -69,6 +69,16 @@ class MemoryTransport final : public Transport {
   std::size_t frame_bytes_max() const override { return world_->options().frame_bytes_max; }
   int channel_count() const override { return world_->options().channel_count; }
 
+  Rank caller(int channel) override {
+    for (Rank peer = 0; peer < size(); ++peer) {
+      const auto index =
+          static_cast<std::size_t>(peer) * static_cast<std::size_t>(channel_count()) +
+          static_cast<std::size_t>(channel);
+      if (!endpoints_[index] && world_->find_queue(peer, rank_, channel) != nullptr) return peer;
+    }
+    return -1;
+  }
+
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     TUTTI_ASSERT(peer >= 0 && peer < size() && peer != rank_, "a peer is another rank");
     TUTTI_ASSERT(channel >= 0 && channel < channel_count(), "channels count from 0");

@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kCheckInterval{1};
 constexpr unsigned kPollsPerClockReading = 64;
+constexpr int kPatienceMs = 5;  // of those who wait for the board, between two looks at bad news
 constexpr std::size_t kStrangersMax = 4096;
 
 // Of a peer's incoming socket, outgoing socket and process, as poll(2) found them.
@@ -112,13 +113,15 @@ class ShmTransport final : public Transport {
   ~ShmTransport() override;
 
   // Rank 0's part of the set-up: gives the board's file to all other ranks.
-  Status hand_out_board(const Descriptor& board, Clock::time_point deadline);
+  Status hand_out_board(const Descriptor& board, Clock::time_point deadline,
+                        const std::function<Status()>& bad_news);
 
   TransportTraits traits() const override { return {.name = "shm", .direct = true}; }
   Rank rank() const override { return self_.rank; }
   int size() const override { return static_cast<int>(addresses_.size()); }
   std::size_t frame_bytes_max() const override { return frame_bytes_max_; }
   int channel_count() const override { return self_.channel_count; }
+  Rank caller(int channel) override;
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
   Result<bool> poll() override;
@@ -210,7 +213,8 @@ ShmTransport::~ShmTransport() {
 
 // ---- Set-up ----
 
-Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point deadline) {
+Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point deadline,
+                                    const std::function<Status()>& bad_news) {
   board_file_ = &board;
   has_board_[static_cast<std::size_t>(self_.rank)] = true;
   const auto missing = [&] { return std::find(has_board_.begin(), has_board_.end(), false); };
@@ -221,8 +225,9 @@ Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point d
                                 missing() - has_board_.begin()));
     std::vector<pollfd> waiting = {{listener_.number(), POLLIN, 0}};
     for (const Descriptor& stranger : strangers_) waiting.push_back({stranger.number(), POLLIN, 0});
-    ::poll(waiting.data(), waiting.size(), 100);
+    ::poll(waiting.data(), waiting.size(), kPatienceMs);
     meet_strangers();
+    if (bad_news) TUTTI_TRY(bad_news());
   }
   board_file_ = nullptr;
   return {};
@@ -243,8 +248,8 @@ Result<Mapping> ask_for_board(const TransportOptions& options, const Address& ze
   ask.proof = prove(ask, zero.token, options.job_secret);
   TUTTI_TRY(send_message(socket, ask).status().with_context("rank 0"));
   pollfd waiting = {socket.number(), POLLIN, 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-  ::poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+  while (::poll(&waiting, 1, kPatienceMs) <= 0 && Clock::now() < deadline)
+    if (options.bad_news) TUTTI_TRY(options.bad_news());
   const Received answer = receive_message(socket);
   if (answer.kind == Received::Kind::nothing)
     return Status(StatusCode::timeout, "rank 0 did not hand out the shared doorbells");
@@ -324,6 +329,14 @@ void ShmTransport::hand_over_queues() {
     }
   }
   unsent_ = std::move(still_unsent);
+}
+
+Rank ShmTransport::caller(int channel) {
+  for (Rank other = 0; other < size(); ++other) {
+    const Connection& known = connection(other, channel);
+    if (known.arrived && !known.endpoint) return other;
+  }
+  return -1;
 }
 
 // ---- Driving ----
@@ -500,7 +513,8 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
   TUTTI_TRY(board);
   auto transport = std::make_unique<shm::ShmTransport>(
       options, std::move(addresses).value(), std::move(listener).value(), std::move(board).value());
-  if (options.rank == 0) TUTTI_TRY(transport->hand_out_board(board_file, deadline));
+  if (options.rank == 0)
+    TUTTI_TRY(transport->hand_out_board(board_file, deadline, options.bad_news));
   return std::unique_ptr<Transport>(std::move(transport));
 }
 

@@ -152,6 +152,14 @@ class SimTransport final : public Transport {
   std::size_t frame_bytes_max() const override { return world_.options().frame_bytes_max; }
   int channel_count() const override { return world_.options().channel_count; }
 
+  Rank caller(int channel) override {
+    for (Rank peer = 0; peer < size(); ++peer)
+      if (peer != rank_ && endpoints_.count({peer, channel}) == 0 &&
+          world_.has_called(peer, rank_, channel))
+        return peer;
+    return -1;
+  }
+
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     TUTTI_ASSERT(peer >= 0 && peer < size() && peer != rank_, "no such peer");
     TUTTI_ASSERT(channel >= 0 && channel < channel_count(), "no such channel");
@@ -162,8 +170,9 @@ class SimTransport final : public Transport {
 
   Result<bool> poll() override {
     auto& mine = world_.state(rank_);
+    const bool news = std::exchange(mine.news, false);
     if (!mine.status.ok()) return mine.status;
-    return std::exchange(mine.news, false);
+    return news;
   }
 
   void sleep(std::int64_t) override {}

@@ -108,6 +108,19 @@ void SimWorld::touch(Rank observer, Rank peer) {
   if (killed(peer)) schedule_lost(peer, observer);
 }
 
+// Whether anything of a peer's has arrived on a channel.
+bool SimWorld::has_called(Rank from, Rank to, int channel) const {
+  const auto size = static_cast<std::size_t>(options_.size);
+  const std::size_t index = (static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)) *
+                                static_cast<std::size_t>(options_.channel_count) +
+                            static_cast<std::size_t>(channel);
+  const auto found = links_.find(index);
+  if (found == links_.end()) return false;
+  const Link& on = found->second;
+  return !on.delivered.empty() ||
+         std::any_of(std::begin(on.signals), std::end(on.signals), [](auto s) { return s != 0; });
+}
+
 void SimWorld::send(Link& on, SimFrame frame) {
   on.occupied += 1;
   on.travelling += 1;

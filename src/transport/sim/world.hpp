@@ -142,6 +142,7 @@ class SimWorld {
     return a / options_.ranks_per_host == b / options_.ranks_per_host;
   }
   void touch(Rank observer, Rank peer);
+  bool has_called(Rank from, Rank to, int channel) const;
   void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();

@@ -53,6 +53,12 @@ class TcpEndpoint final : public Endpoint {
   bool awaits_verdict() const;
   void judge();
 
+  // True when the peer has connected and this rank has not.
+  bool called() const {
+    return status_.ok() && (frames_in_.attached() || signals_in_.attached()) &&
+           !frames_out_.opened();
+  }
+
   bool flushed() const { return frames_out_.flushed() && signals_out_.flushed(); }
   // True when all that can be said has been said.
   bool say_goodbye();

@@ -45,6 +45,7 @@ class TcpTransport final : public Transport {
   int size() const override { return options().size; }
   std::size_t frame_bytes_max() const override { return options().frame_bytes_max; }
   int channel_count() const override { return options().channel_count; }
+  Rank caller(int channel) override;
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
   Result<bool> poll() override;
@@ -68,15 +69,13 @@ class TcpTransport final : public Transport {
   void accept_all();
   void hear(int descriptor);
   void drop_surplus_strangers();
-  Status give_up();
   void leave();
 
   Mesh mesh_;
   Socket listener_;
   std::map<int, Stranger> strangers_;                    // by descriptor
   std::vector<std::unique_ptr<TcpEndpoint>> endpoints_;  // by number
-  bool gave_up_ = false;
-  std::vector<TcpEndpoint*> busy_;  // those to serve
+  std::vector<TcpEndpoint*> busy_;                       // those to serve
 };
 
 TcpEndpoint& TcpTransport::at(Rank peer, int channel) {
@@ -97,7 +96,6 @@ Result<Endpoint*> TcpTransport::endpoint(Rank peer, int channel) {
 }
 
 Result<bool> TcpTransport::poll() {
-  if (!mesh_.status().ok()) return give_up();
   mesh_.allow_glances();
   bool moved = collect(0);
   bool verdicts = false;
@@ -118,23 +116,23 @@ Result<bool> TcpTransport::poll() {
     for (TcpEndpoint* endpoint : busy_)
       if (endpoint->awaits_verdict()) endpoint->judge();
   }
-  if (!mesh_.status().ok()) return give_up();
+  if (!mesh_.status().ok()) [[unlikely]]
+    return mesh_.status();
   return moved;
 }
 
-// The others may be connected to this rank only and must not wait for it.
-Status TcpTransport::give_up() {
-  if (std::exchange(gave_up_, true)) return mesh_.status();
-  accept_all();
-  for (const auto& endpoint : endpoints_)
-    if (endpoint) endpoint->pass_on(mesh_.culprit());
-  return mesh_.status();
+Rank TcpTransport::caller(int channel) {
+  for (Rank peer = 0; peer < size(); ++peer) {
+    const auto& endpoint = endpoints_[number(peer, channel)];
+    if (endpoint && endpoint->called()) return peer;
+  }
+  return -1;
 }
 
 void TcpTransport::sleep(std::int64_t timeout_us) {
   for (const TcpEndpoint* endpoint : busy_)
     if (endpoint->has_work()) return;
-  if (mesh_.status().ok()) collect(timeout_us);
+  collect(timeout_us);
 }
 
 bool TcpTransport::collect(std::int64_t timeout_us) {
@@ -224,11 +222,14 @@ std::size_t TcpTransport::memory_bytes() const {
 }
 
 // Says goodbye on every connection, also on those that nobody has looked at yet: without a goodbye
-// the peers would take this rank for dead. Brief: a peer whose buffers are full learns it by the
+// the peers would take this rank for dead. After a failure it says with whom that began, as peers
+// may be connected to this rank only. Brief: a peer whose buffers are full learns it by the
 // end of the connection, which only matters to it if it still wants something.
 void TcpTransport::leave() {
   if (!mesh_.status().ok()) {
-    static_cast<void>(give_up());
+    accept_all();
+    for (const auto& endpoint : endpoints_)
+      if (endpoint) endpoint->pass_on(mesh_.culprit());
     return;
   }
   const auto end = std::chrono::steady_clock::now() + kFarewellTime;

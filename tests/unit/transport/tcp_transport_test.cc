@@ -248,7 +248,8 @@ TEST(TcpTransport, SignalsPassFullQueues) {
   EXPECT_GE(world.transports[0]->memory_bytes(), 2 * options.queue_bytes);
 }
 
-// Rank 2 is dead; rank 1 notices, and rank 0, which knows rank 1 only, hears who it was.
+// Rank 2 is dead; rank 1 notices and gives up, and rank 0, which knows rank 1 only, hears who it
+// was.
 TEST(TcpTransport, TheNewsOfALostRankTravelsOn) {
   TransportOptions options = two_ranks();
   options.size = 3;
@@ -259,13 +260,44 @@ TEST(TcpTransport, TheNewsOfALostRankTravelsOn) {
     for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
   world.transports[2].reset();  // its port is closed from here on
   Endpoint* lost = world.transports[1]->endpoint(2, 0).value();
-  std::array<Status, 2> status;
-  for (int i = 0; i < 2000 && (status[0].ok() || status[1].ok()); ++i)
-    for (std::size_t rank = 0; rank < 2; ++rank)
-      status[rank] = world.transports[rank]->poll().status();
-  EXPECT_THAT(status[1].message(), HasSubstr("rank 2 cannot be reached"));
-  EXPECT_EQ(status[0], Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1", 2));
+  Status status;
+  for (int i = 0; i < 2000 && status.ok(); ++i) status = world.transports[1]->poll().status();
+  EXPECT_THAT(status.message(), HasSubstr("rank 2 cannot be reached"));
   EXPECT_FALSE(lost->status().ok());
+  EXPECT_TRUE(world.transports[0]->poll().ok());
+  world.transports[1].reset();
+  status = Status();
+  for (int i = 0; i < 2000 && status.ok(); ++i) status = world.transports[0]->poll().status();
+  EXPECT_EQ(status, Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1", 2));
+}
+
+TEST(TcpTransport, AfterALossTheOtherConnectionsGoOn) {
+  TransportOptions options = two_ranks();
+  options.size = 3;
+  conformance::World world = make_world(options);
+  world.transports[2].reset();
+  ASSERT_TRUE(world.transports[1]->endpoint(2, 0).ok());
+  for (int i = 0; i < 2000 && world.transports[1]->poll().ok(); ++i) {
+  }
+  ASSERT_FALSE(world.transports[1]->poll().ok());
+  Endpoint* to = world.transports[1]->endpoint(0, 0).value();
+  EXPECT_EQ(world.transports[0]->caller(0), -1);
+  ASSERT_NE(to->reserve(3).data(), nullptr);
+  to->commit(7, 3);
+  for (int i = 0; i < 2000 && world.transports[0]->caller(0) < 0; ++i) {
+    static_cast<void>(world.transports[1]->poll());
+    ASSERT_TRUE(world.transports[0]->poll().ok());
+  }
+  ASSERT_EQ(world.transports[0]->caller(0), 1);
+  Endpoint* from = world.transports[0]->endpoint(1, 0).value();
+  EXPECT_EQ(world.transports[0]->caller(0), -1);
+  Frame frame;
+  for (int i = 0; i < 2000 && !from->peek(frame); ++i) {
+    static_cast<void>(world.transports[1]->poll());
+    ASSERT_TRUE(world.transports[0]->poll().ok());
+  }
+  EXPECT_EQ(frame.tag, 7u);
+  EXPECT_EQ(frame.payload.size(), 3u);
 }
 
 TEST(TcpTransport, SettingsThatDifferAreNamed) {

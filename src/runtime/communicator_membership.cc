@@ -1,0 +1,85 @@
+// What still works when a communicator has failed: telling everybody, and agreeing.
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "runtime/communicator_state.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+// For what was said to leave this process; whoever does not take it by then is not there.
+constexpr std::chrono::milliseconds kFlushTime{50};
+
+std::string list(const std::vector<Rank>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+Status CommunicatorState::revoke(const Status& why) {
+  std::lock_guard lock(mutex_);
+  executor_->fail(why);
+  membership_->spread(executor_->status());
+  conclude(true);
+  const auto deadline = Waiter::Clock::now() + kFlushTime;
+  do {
+    static_cast<void>(transport_->poll());
+    membership_->advance();
+  } while (!transport_->flushed() && Waiter::Clock::now() < deadline);
+  return Status();
+}
+
+Result<Decision> CommunicatorState::agree(std::uint64_t flags, std::string blob,
+                                          std::chrono::milliseconds timeout) {
+  {
+    std::lock_guard lock(mutex_);
+    if (current_ != nullptr || !waiting_.empty())
+      return Status(
+          StatusCode::invalid_argument,
+          fmt::format("rank {}: agree: wait for the collectives that were started first", rank()));
+    if (membership_->under_way())
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("rank {}: agree: an earlier one did not come to its end", rank()));
+    membership_->begin(flags, std::move(blob));
+  }
+  Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, timeout);
+  while (true) {
+    bool moved = false;
+    {
+      std::lock_guard lock(mutex_);
+      static_cast<void>(transport_->poll());
+      moved = membership_->advance();
+      if (auto decision = membership_->take_decision()) {
+        membership_->advance();  // what the others are still to be told
+        if (!decision->lost[static_cast<std::size_t>(rank())]) return *std::move(decision);
+        return Status(StatusCode::peer_lost,
+                      fmt::format("rank {}: agree: the others hold this rank for lost", rank()),
+                      rank());
+      }
+      if (aborted_.load(std::memory_order_acquire)) return abort_status();
+      if (waiter.expired())
+        return Status(StatusCode::timeout,
+                      fmt::format("rank {}: agree: not complete after {} ms; waits for {}", rank(),
+                                  timeout.count(), list(membership_->awaited())),
+                      membership_->awaited().front());
+    }
+    if (!moved && waiter.has_time()) moved = drive_others(*this);
+    if (moved)
+      waiter.progressed();
+    else if (waiter.idle())
+      sleep();
+  }
+}
+
+Status CommunicatorState::look_for_deaths(const std::vector<bool>& known) {
+  std::lock_guard lock(mutex_);
+  static_cast<void>(transport_->poll());
+  membership_->advance();
+  const std::vector<bool>& lost = membership_->lost_ranks();
+  for (std::size_t r = 0; r < lost.size(); ++r)
+    if (lost[r] && !known[r])
+      return Status(StatusCode::peer_lost, fmt::format("rank {} was lost", r), static_cast<int>(r));
+  return Status();
+}
+
+}  // namespace tutti::runtime

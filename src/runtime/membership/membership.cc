@@ -1,0 +1,47 @@
+// The mailbox feeds the agreement, and the agreement the mailbox.
+#include "runtime/membership/membership.hpp"
+
+#include <utility>
+
+#include "runtime/notice.hpp"
+
+namespace tutti::runtime {
+
+Membership::Membership(Transport& transport, int channel)
+    : transport_(transport),
+      mailbox_(transport, channel),
+      agreement_(transport.rank(), transport.size()) {}
+
+void Membership::spread(const Status& failure) {
+  if (std::exchange(spread_, true)) return;
+  mailbox_.announce(Signal::failed, encode(Notice::of(failure)));
+  const Rank size = transport_.size();
+  for (Rank distance = 1; distance < size; distance *= 2) {
+    const Rank after = (transport_.rank() + distance) % size;
+    const Rank before = (transport_.rank() - distance + size) % size;
+    for (const Rank neighbour : {after, before})
+      if (neighbour != transport_.rank()) mailbox_.watch(neighbour);
+  }
+}
+
+std::optional<Status> Membership::hear() {
+  mailbox_.answer_callers();
+  const auto heard = mailbox_.heard(Signal::failed);
+  if (!heard) return std::nullopt;
+  return decode_notice(heard->second).told_by(heard->first);
+}
+
+bool Membership::advance() {
+  mailbox_.answer_callers();
+  for (const Rank rank : agreement_.watched()) mailbox_.watch(rank);
+  bool moved = mailbox_.advance();
+  while (auto message = mailbox_.take()) agreement_.received(message->first, message->second);
+  for (const Rank rank : mailbox_.take_lost()) agreement_.lost(rank);
+  for (Agreement::Message& message : agreement_.take_outgoing()) {
+    mailbox_.send(message.to, std::move(message.bytes));
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace tutti::runtime
