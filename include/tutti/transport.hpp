@@ -154,6 +154,9 @@ class Transport {
   virtual void* allocate_shareable(std::size_t bytes) = 0;
   virtual void release_shareable(void* memory) = 0;
 
+  // This rank gives up, for that reason: peers that see it leave shall hear whose fault it was.
+  virtual void give_up(const Status& why) { static_cast<void>(why); }
+
   // True when everything committed has left this process (destroying it now loses nothing).
   virtual bool flushed() const = 0;
 

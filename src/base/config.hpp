@@ -51,6 +51,7 @@ struct Config {
   std::string socket_interface;  // empty: the one that reaches MASTER_ADDR
   std::string job_secret_file;   // empty: none given
   std::string job_secret;        // the bytes, already decoded from hexadecimal; empty: none given
+  std::string job_board;         // path; empty: none
   std::string tuning_file;       // empty: none
   std::string test_data;         // empty: none
 

@@ -24,6 +24,7 @@ struct RunOptions {
   std::string transport;
   double timeout_seconds = 0;
   double grace_seconds = 3;
+  std::string on_failure = "stop";
   int master_port = 0;
 };
 
@@ -45,14 +46,17 @@ Where PROGRAM is looked for: in PATH, then beside `tutti` itself. All that follo
 to it; "--" before it is needed only where its name starts with "-".
 
 What ranks are told: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and
-TUTTI_JOB_SECRET_FILE, a secret made for this job that no other user can read.
+TUTTI_JOB_SECRET_FILE, a secret made for this job that no other user can read, and TUTTI_JOB_BOARD,
+where they see which ranks have ended, so that nobody waits for one that died before it connected.
 
 Output: lines of different ranks never mix. Each line starts with "[rank] ", except for those that
 rank 0 writes on stdout. Rank 0 reads what is piped into `tutti run`; the others read nothing.
 
 End: when a rank fails, the others have the grace time to end by themselves, then get SIGTERM, then
 SIGKILL; the report names the rank that failed first, and its exit code becomes that of `tutti run`
-(128 + the signal where a signal killed it; 124 when the time is up). SIGINT and SIGTERM are passed
+(128 + the signal where a signal killed it; 124 when the time is up). With --on-failure continue the
+failure is reported and the others go on: they get an error that names the lost rank and can shrink
+their communicator; the exit code is then 0 when any rank ends with 0. SIGINT and SIGTERM are passed
 on to the ranks; a second one kills them. Ranks never outlive `tutti run`.
 
 For jobs on several hosts use the launcher you have: mpirun, srun and torchrun all start programs
@@ -76,6 +80,7 @@ launcher::LaunchOptions launch_options(const RunOptions& options,
   result.master_port = options.master_port;
   result.limits.timeout = milliseconds(options.timeout_seconds);
   result.limits.grace = milliseconds(options.grace_seconds);
+  if (options.on_failure == "continue") result.limits.on_failure = launcher::OnFailure::go_on;
   return result;
 }
 
@@ -145,6 +150,11 @@ void add_options(CLI::App& command, RunOptions& options) {
                   "How long ranks have to end by themselves, and again before they are killed")
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--on-failure", options.on_failure,
+                  "When a rank fails: stop ends the others, continue lets them go on")
+      ->check(CLI::IsMember({"stop", "continue"}))
       ->capture_default_str();
   command
       .add_option("--master-port", options.master_port,

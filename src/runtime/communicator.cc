@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "base/environment.hpp"
+#include "base/job_board.hpp"
 #include "base/job_secret.hpp"
+#include "base/log.hpp"
 #include "base/try.hpp"
 #include "runtime/communicator_state.hpp"
 #include "runtime/shrink.hpp"
@@ -52,8 +54,10 @@ Request barrier_request() {
 // Joins through a meeting point and makes the world's communicator.
 Result<std::shared_ptr<CommunicatorState>> join_world(const transport::BootstrapOptions& meeting,
                                                       const base::Config& config,
-                                                      const CommunicatorOptions& options) {
+                                                      const CommunicatorOptions& options,
+                                                      std::shared_ptr<const base::JobBoard> board) {
   runtime::Members members;
+  members.board = std::move(board);
   members.rank = meeting.rank;
   members.size = meeting.size;
   members.secret = meeting.secret;
@@ -64,6 +68,7 @@ Result<std::shared_ptr<CommunicatorState>> join_world(const transport::Bootstrap
     if (!joined.ok()) return joined.status();
     group = *std::move(joined);
   }
+  members.bad_news = [&members] { return runtime::find_ended(members, false); };
   members.exchange = [group](const std::string& mine) -> Result<std::vector<std::string>> {
     if (!group) return std::vector<std::string>{mine};
     return group->exchange(mine);
@@ -114,7 +119,16 @@ Result<Communicator> Communicator::from_environment(const CommunicatorOptions& o
   meeting.port = world->master_port;
   meeting.secret = *secret;
   meeting.deadline_ms = config->setup_timeout.count();
-  auto state = join_world(meeting, *config, options);
+  std::shared_ptr<const base::JobBoard> board;
+  if (!config->job_board.empty()) {
+    auto opened = base::JobBoard::open(config->job_board, meeting.size);
+    // Without it deaths are noticed later, but they are noticed.
+    if (opened.ok())
+      board = *std::move(opened);
+    else
+      base::Log(config->log, fmt::format("rank {}", meeting.rank)).info(opened.status().message());
+  }
+  auto state = join_world(meeting, *config, options, board);
   if (!state.ok())
     return state.status().with_context(
         fmt::format("rank {} of {} (from {})", world->rank, world->world_size, world->source));
@@ -135,7 +149,7 @@ Result<Communicator> Communicator::from_rendezvous(const Rendezvous& rendezvous,
   meeting.port = rendezvous.port;
   meeting.secret = rendezvous.secret;
   meeting.deadline_ms = config->setup_timeout.count();
-  auto state = join_world(meeting, *config, options);
+  auto state = join_world(meeting, *config, options, nullptr);
   if (!state.ok())
     return state.status().with_context(
         fmt::format("rank {} of {}", rendezvous.rank, rendezvous.size));

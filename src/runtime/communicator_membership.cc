@@ -48,6 +48,7 @@ Result<Decision> CommunicatorState::agree(std::uint64_t flags, std::string blob,
     {
       std::lock_guard lock(mutex_);
       static_cast<void>(transport_->poll());
+      if (waiter.has_time()) look_at_board();
       moved = membership_->advance();
       if (auto decision = membership_->take_decision()) {
         membership_->advance();  // what the others are still to be told
@@ -71,10 +72,24 @@ Result<Decision> CommunicatorState::agree(std::uint64_t flags, std::string blob,
   }
 }
 
+// What the launcher saw is told to the membership as well.
+void CommunicatorState::look_at_board() {
+  const Members& members = parts_.members;
+  if (!members.board) return;
+  for (Rank r = 0; r < size(); ++r)
+    if (const auto ending = members.board->ending(members.job_rank(r));
+        ending && ending->failed() && r != rank())
+      membership_->lost(r);
+}
+
 Status CommunicatorState::look_for_deaths(const std::vector<bool>& known) {
   std::lock_guard lock(mutex_);
-  static_cast<void>(transport_->poll());
+  const Status polled = transport_->poll().status();
   membership_->advance();
+  look_at_board();
+  if (const int whom = polled.culprit();
+      polled.code() == StatusCode::peer_lost && whom >= 0 && !known[static_cast<std::size_t>(whom)])
+    return polled;
   const std::vector<bool>& lost = membership_->lost_ranks();
   for (std::size_t r = 0; r < lost.size(); ++r)
     if (lost[r] && !known[r])

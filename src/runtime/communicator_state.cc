@@ -241,10 +241,7 @@ bool CommunicatorState::drive_locked() {
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= kIdlePollsMax || !polled.ok()) {
     moved |= executor_->advance();
-    if (!moved && !executor_->done())
-      if (const auto told = membership_->hear())
-        executor_->fail(told->with_context(
-            fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
+    if (!moved && !executor_->done()) hear();
     idle_polls_ = 0;
   }
   // What arrived before a peer was lost may have been all that this call needed.
@@ -252,6 +249,15 @@ bool CommunicatorState::drive_locked() {
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
   return conclude(moved);
+}
+
+// What is said neither by data nor by the end of a connection.
+void CommunicatorState::hear() {
+  Status news = find_ended(parts_.members, true);
+  if (const auto told = membership_->hear(); news.ok() && told) news = *told;
+  if (!news.ok())
+    executor_->fail(news.with_context(
+        fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
 }
 
 // After every advance: a call that is over makes place for the next.

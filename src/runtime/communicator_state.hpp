@@ -113,7 +113,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   // Looks after the peers; ok, or that a rank was lost that `known` does not have.
   Status look_for_deaths(const std::vector<bool>& known);
 
-  // Numbers the splits and shrinks of this communicator, equally on all ranks.
+  // Numbers the splits of this communicator, equally on all ranks.
   std::uint32_t next_split() { return ++splits_; }
 
   // Driven.
@@ -130,11 +130,13 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void submit(WorkState& work, int rounds);
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
+  void hear();
   bool conclude(bool moved);
   void begin(WorkState& work);
   void begin_next();
   void complete_current(const Status& status);
   void give_up(WorkState& work);
+  void look_at_board();
   void sleep();
   Status abort_status() const;
 

@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/job_board.hpp"
 #include "transport/memory/transport.hpp"
 #include "tutti/status.hpp"
 #include "tutti/transport.hpp"
@@ -23,6 +25,17 @@ struct Members {
   std::uint64_t context = 0;                        // different for every communicator of a world
   std::shared_ptr<transport::MemoryWorld> threads;  // set when ranks are threads
   std::function<Status()> bad_news;                 // ok, or which of them died; may be empty
+  std::shared_ptr<const base::JobBoard> board;      // of the launcher; may be null
+  std::vector<Rank> job_ranks;                      // on the board; empty: as here
+
+  Rank job_rank(Rank r) const {
+    return job_ranks.empty() ? r : job_ranks[static_cast<std::size_t>(r)];
+  }
+  // Those that pass on to a smaller set, by their ranks here.
+  void choose_job_ranks(const Members& from, const std::vector<Rank>& ranks);
 };
+
+// Ok, or which member the launcher saw fail; before they have met, also one that ended well.
+Status find_ended(const Members& members, bool have_met);
 
 }  // namespace tutti::runtime

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "runtime/split.hpp"
 #include "runtime/world.hpp"
 
 namespace tutti::runtime {
@@ -30,8 +31,9 @@ std::uint64_t child_context(std::uint64_t parent, std::uint32_t number) {
 // One attempt, with one set of survivors.
 class Attempt {
  public:
-  Attempt(CommunicatorState& parent, std::vector<bool> lost)
-      : parent_(parent), lost_(std::move(lost)) {}
+  // `base`: what the ranks agreed on last, which is the same on all of them.
+  Attempt(CommunicatorState& parent, const Decision& base)
+      : parent_(parent), number_(base.number), lost_(base.lost) {}
 
   Made make() {
     Members child = members();
@@ -48,20 +50,23 @@ class Attempt {
 
   // Somebody died meanwhile: another attempt may go better.
   bool somebody_died() const { return somebody_died_; }
-  const std::vector<bool>& lost() const { return lost_; }
+  const Decision& last() const { return last_; }
 
  private:
   Members members() {
     Members child = parent_.parts().members;
-    child.context = child_context(child.context, parent_.next_split());
+    child.context = child_context(child.context, number_);
     child.size = 0;
+    std::vector<Rank> ranks;
     for (Rank rank = 0; rank < parent_.size(); ++rank) {
       if (lost_[at(rank)]) continue;
       if (rank == parent_.rank()) child.rank = child.size;
       ++child.size;
+      ranks.push_back(rank);
     }
+    child.choose_job_ranks(parent_.parts().members, ranks);
     child.exchange = [this](const std::string& mine) { return agree(kWell, mine); };
-    child.bad_news = [this] { return parent_.look_for_deaths(lost_); };
+    child.bad_news = [this, ranks] { return of_child(parent_.look_for_deaths(lost_), ranks); };
     return child;
   }
 
@@ -106,7 +111,7 @@ class Attempt {
     for (Rank rank = 0; rank < parent_.size(); ++rank) {
       if (lost_[at(rank)] || !decision->lost[at(rank)]) continue;
       somebody_died_ = true;
-      lost_ = decision->lost;
+      last_ = *decision;
       return Status(StatusCode::peer_lost, fmt::format("rank {} was lost while shrinking", rank),
                     rank);
     }
@@ -117,7 +122,9 @@ class Attempt {
   }
 
   CommunicatorState& parent_;
+  std::uint32_t number_;
   std::vector<bool> lost_;
+  Decision last_;
   bool over_ = false;
   bool somebody_died_ = false;
   Status status_;
@@ -133,12 +140,12 @@ Made shrink(CommunicatorState& parent) {
   TUTTI_TRY(parent.revoke(revoked_by(parent.rank())));
   auto decision = parent.agree(kWell, {}, parent.parts().timeout);
   if (!decision.ok()) return decision.status();
-  std::vector<bool> lost = std::move(decision->lost);
+  Decision base = *std::move(decision);
   while (true) {
-    Attempt attempt(parent, lost);
+    Attempt attempt(parent, base);
     Made made = attempt.make();
     if (made.ok() || !attempt.somebody_died()) return made;
-    lost = attempt.lost();
+    base = attempt.last();
   }
 }
 

@@ -100,6 +100,21 @@ std::uint64_t child_context(std::uint64_t parent, std::uint32_t split, int color
 
 }  // namespace
 
+Status of_child(const Status& status, const std::vector<Rank>& ranks) {
+  const auto found = std::find(ranks.begin(), ranks.end(), status.culprit());
+  if (found == ranks.end()) return status;
+  return Status(status.code(), status.message(), static_cast<int>(found - ranks.begin()));
+}
+
+Status of_parent(const Status& status, const std::vector<Rank>& ranks) {
+  const int whom = status.culprit();
+  if (whom < 0 || whom >= static_cast<int>(ranks.size())) return status;
+  const Rank rank = ranks[static_cast<std::size_t>(whom)];
+  return Status(
+      status.code(),
+      fmt::format("rank {}, {} of the new communicator: {}", rank, whom, status.message()), rank);
+}
+
 Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key) {
   auto group = find_members(parent, color, key);
   if (!group.ok()) return group.status();
@@ -108,6 +123,11 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
   child.size = color < 0 ? 0 : static_cast<int>(group->size());
   for (int i = 0; i < child.size; ++i)
     if ((*group)[static_cast<std::size_t>(i)].rank == parent.rank()) child.rank = i;
+  std::vector<Rank> ranks;
+  for (const Member& member : *group) ranks.push_back(member.rank);
+  child.choose_job_ranks(parent.parts().members, ranks);
+  const std::vector<bool> nobody(static_cast<std::size_t>(parent.size()));
+  child.bad_news = [&] { return of_child(parent.look_for_deaths(nobody), ranks); };
   if (child.threads) TUTTI_TRY(share_threads(parent, *group, child, parent.parts().config));
 
   child.exchange = [&](const std::string& mine) -> Result<Blobs> {
@@ -117,7 +137,8 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
     for (const Member& member : *group) {
       const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
       if (blob.empty() || blob[0] != kBlob)
-        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank));
+        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank),
+                      member.rank);
       ours.push_back(blob.substr(1));
     }
     return ours;
@@ -132,6 +153,7 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
       return !blob.empty() && blob[0] == kDone;
     });
   }
+  if (!made.ok()) return of_parent(made.status(), ranks);
   return made;
 }
 

@@ -7,6 +7,11 @@
 
 namespace tutti::runtime {
 
+// A failure whose culprit is told in the parent's ranks, in those of a child that has `ranks` of
+// the parent; and the other way round.
+Status of_child(const Status& status, const std::vector<Rank>& ranks);
+Status of_parent(const Status& status, const std::vector<Rank>& ranks);
+
 // Every rank of `parent` calls it. Ranks of the same color get a communicator together, ordered by
 // (key, rank); a negative color takes part and gets null.
 // Errors  those of making a communicator, on the ranks of the color that failed.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 namespace tutti::cli::launcher {
@@ -18,12 +17,6 @@ double seconds(std::chrono::milliseconds time) {
 }
 
 }  // namespace
-
-std::string describe(const Ending& ending) {
-  if (ending.signal != 0)
-    return fmt::format("was killed by signal {} ({})", ending.signal, strsignal(ending.signal));
-  return fmt::format("exited with code {}", ending.code);
-}
 
 std::string list_ranks(const std::vector<int>& ranks) {
   constexpr std::size_t longest = 16;
@@ -49,12 +42,13 @@ Job::Job(int ranks, std::string command, JobLimits limits, Clock::time_point now
 void Job::rank_ended(int rank, Ending ending, Clock::time_point now) {
   running_[static_cast<std::size_t>(rank)] = false;
   --running_count_;
+  any_ended_well_ |= !ending.failed();
   if (ending.failed()) {
     any_failed_ = true;
     if (phase_ == Phase::running) {
-      decided_code_ = ending.exit_code();
-      report(fmt::format("rank {} {}: {}", rank, describe(ending), command_));
-      enter(Phase::lingering, now);
+      report(fmt::format("rank {} {}: {}", rank, ending.describe(), command_));
+      if (!decided_code_) decided_code_ = ending.exit_code();
+      if (limits_.on_failure == OnFailure::stop) enter(Phase::lingering, now);
     } else if (phase_ == Phase::lingering) {
       failed_later_.insert(std::upper_bound(failed_later_.begin(), failed_later_.end(), rank),
                            rank);
@@ -127,6 +121,8 @@ std::optional<Clock::time_point> Job::wake_at() const {
 }
 
 int Job::exit_code() const {
+  const bool went_on = limits_.on_failure == OnFailure::go_on && phase_ == Phase::running;
+  if (went_on && any_ended_well_) return 0;
   if (decided_code_) return *decided_code_;
   if (user_signal_ && any_failed_) return 128 + *user_signal_;
   return 0;

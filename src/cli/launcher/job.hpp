@@ -10,34 +10,29 @@
 #include <utility>
 #include <vector>
 
+#include "base/job_board.hpp"
+
 namespace tutti::cli::launcher {
 
 using Clock = std::chrono::steady_clock;
 
-// How a rank's process ended.
-struct Ending {
-  int code = 0;    // what it exited with
-  int signal = 0;  // the signal that killed it; 0: it exited by itself
+using Ending = base::RankEnding;
 
-  bool failed() const { return code != 0 || signal != 0; }
-  int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as shells have it
-
-  friend bool operator==(const Ending&, const Ending&) = default;
-};
-
-// "exited with code 3", "was killed by signal 11 (Segmentation fault)"
-std::string describe(const Ending& ending);
+// What becomes of the others when a rank fails.
+enum class OnFailure { stop, go_on };
 
 struct JobLimits {
   std::chrono::milliseconds grace{3000};  // between asking ranks to end and killing them
   std::chrono::milliseconds timeout{0};   // for the whole job; 0: none
+  OnFailure on_failure = OnFailure::stop;
 };
 
 // One run of a program on all ranks.
 //
 // Normal end   every rank exits with 0.
 // A rank fails the others have `grace` to say what they saw, then get SIGTERM, then, after another
-//              `grace`, SIGKILL. The exit code is that of the first that failed.
+//              `grace`, SIGKILL. The exit code is that of the first that failed. Or the others go
+//              on, if so wanted: then it is 0 when any rank ends with 0.
 // A signal     is passed on to the ranks, which have `grace` before SIGKILL; a second signal kills
 //              at once. The exit code is 128 + signal unless all ranks exit with 0 all the same.
 // Time is up   SIGTERM, `grace`, SIGKILL; the exit code is 124, as timeout(1) has it.
@@ -86,6 +81,7 @@ class Job {
   std::vector<bool> running_;
   int running_count_;
   bool any_failed_ = false;
+  bool any_ended_well_ = false;
   std::optional<int> decided_code_;  // by the first failure or the time-out
   std::optional<int> user_signal_;
   std::vector<int> failed_later_;  // ranks that failed on their own after the first

@@ -22,6 +22,7 @@
 
 #include "base/config.hpp"
 #include "base/cpu.hpp"
+#include "base/job_board.hpp"
 #include "base/job_secret.hpp"
 #include "base/try.hpp"
 #include "cli/launcher/output.hpp"
@@ -145,8 +146,9 @@ struct Stream {
 // A running job: the ranks' processes, their streams, and the loop over all of it.
 class Launch {
  public:
-  Launch(const LaunchOptions& options, std::string shown_command)
+  Launch(const LaunchOptions& options, std::string shown_command, base::JobBoard& board)
       : options_(options),
+        board_(board),
         job_(options.ranks, std::move(shown_command), options.limits, Clock::now()) {}
 
   // However this ends, no rank stays behind.
@@ -261,7 +263,10 @@ class Launch {
     }
     std::stable_partition(endings.begin(), endings.end(),
                           [](const auto& each) { return each.second.signal != 0; });
-    for (const auto& [rank, ending] : endings) job_.rank_ended(rank, ending, Clock::now());
+    for (const auto& [rank, ending] : endings) {
+      board_.note(rank, ending);
+      job_.rank_ended(rank, ending, Clock::now());
+    }
   }
 
   void carry_out() {
@@ -298,6 +303,7 @@ class Launch {
   }
 
   const LaunchOptions& options_;
+  base::JobBoard& board_;
   SignalInbox signals_;
   Sink out_{STDOUT_FILENO};
   Sink err_{STDERR_FILENO};
@@ -356,7 +362,11 @@ Result<int> launch(const LaunchOptions& options, const base::Environment& enviro
   TUTTI_TRY(told);
   make_room_for_descriptors(options.ranks);
 
-  Launch running(options, shown(options.command));
+  const auto board = base::JobBoard::make(options.ranks);
+  TUTTI_TRY(board);
+  (*told)["TUTTI_JOB_BOARD"] = (*board)->path();
+
+  Launch running(options, shown(options.command), **board);
   TUTTI_TRY(running.open());
   for (int rank = 0; rank < options.ranks; ++rank) {
     (*told)["RANK"] = (*told)["LOCAL_RANK"] = std::to_string(rank);

@@ -142,6 +142,7 @@ void Agreement::decide_if_held() {
 
 void Agreement::decide(const Decision& decision) {
   decision_ = decision;
+  decision_->number = instance_;
   under_way_ = false;
   fresh_ = true;
   for (Rank rank = 0; rank < size_; ++rank)

@@ -30,6 +30,7 @@
 namespace tutti::runtime {
 
 struct Decision {
+  std::uint32_t number = 0;                 // of the agreement, from 1
   std::uint64_t flags = ~std::uint64_t{0};  // the bits that all contributions have
   std::vector<bool> lost;                   // by rank
   std::vector<std::string> blobs;           // by rank; empty of those whose contribution is missing

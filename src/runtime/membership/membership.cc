@@ -14,6 +14,7 @@ Membership::Membership(Transport& transport, int channel)
 
 void Membership::spread(const Status& failure) {
   if (std::exchange(spread_, true)) return;
+  transport_.give_up(failure);
   mailbox_.announce(Signal::failed, encode(Notice::of(failure)));
   const Rank size = transport_.size();
   for (Rank distance = 1; distance < size; distance *= 2) {

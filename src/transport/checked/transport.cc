@@ -57,6 +57,7 @@ class CheckedTransport final : public Transport {
   void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
   void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }
   void release_shareable(void* memory) override { inner_->release_shareable(memory); }
+  void give_up(const Status& why) override { inner_->give_up(why); }
   bool flushed() const override { return inner_->flushed(); }
   std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
 

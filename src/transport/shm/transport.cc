@@ -233,20 +233,31 @@ Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point d
   return {};
 }
 
+// Rank 0 may have given up because another rank died; who knows of deaths hears of that one soon.
+Status rank_0_is_gone(const TransportOptions& options, const Status& seen) {
+  constexpr std::chrono::milliseconds kNewsTravels{30};
+  for (const auto end = Clock::now() + kNewsTravels; options.bad_news && Clock::now() < end;) {
+    TUTTI_TRY(options.bad_news());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return Status(seen.code(), "rank 0: " + seen.message(), 0);
+}
+
 // The other ranks' part: asks rank 0 for the board's file.
 Result<Mapping> ask_for_board(const TransportOptions& options, const Address& zero,
                               Clock::time_point deadline) {
   Descriptor socket;
   while (!socket.open()) {
     Result<Descriptor> connected = connect_to(zero.token);
-    TUTTI_TRY(connected.status().with_context("rank 0"));
+    if (!connected.ok()) return rank_0_is_gone(options, connected.status());
     socket = std::move(connected).value();
     if (Clock::now() > deadline) return Status(StatusCode::timeout, "rank 0 does not accept");
     if (!socket.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   Message ask{.kind = MessageKind::ask_board, .from = options.rank, .context = options.context};
   ask.proof = prove(ask, zero.token, options.job_secret);
-  TUTTI_TRY(send_message(socket, ask).status().with_context("rank 0"));
+  if (const Status sent = send_message(socket, ask).status(); !sent.ok())
+    return rank_0_is_gone(options, sent);
   pollfd waiting = {socket.number(), POLLIN, 0};
   while (::poll(&waiting, 1, kPatienceMs) <= 0 && Clock::now() < deadline)
     if (options.bad_news) TUTTI_TRY(options.bad_news());
@@ -254,8 +265,9 @@ Result<Mapping> ask_for_board(const TransportOptions& options, const Address& ze
   if (answer.kind == Received::Kind::nothing)
     return Status(StatusCode::timeout, "rank 0 did not hand out the shared doorbells");
   if (answer.kind == Received::Kind::hang_up)
-    return Status(StatusCode::peer_lost,
-                  "rank 0 refused us or ended; do all ranks have the same job secret?");
+    return rank_0_is_gone(options, Status(StatusCode::peer_lost,
+                                          "it refused us or ended; do all ranks have the same job "
+                                          "secret?"));
   if (answer.kind != Received::Kind::message || answer.message.kind != MessageKind::board ||
       !answer.file.open())
     return Status(StatusCode::corrupt_data, "rank 0 answered with a message that makes no sense");
@@ -325,7 +337,8 @@ void ShmTransport::hand_over_queues() {
       receive_from(peer(rank));
       mark_left(rank);
     } else {
-      lose(rank, Status(sent.status().code(), peer(rank).name() + ": " + sent.status().message()));
+      lose(rank,
+           Status(sent.status().code(), peer(rank).name() + ": " + sent.status().message(), rank));
     }
   }
   unsent_ = std::move(still_unsent);
@@ -388,7 +401,7 @@ void ShmTransport::receive_from(Peer& other) {
       connected.arrived = std::move(queue.memory);
     }
   }
-  if (!received.ok()) lose(other.rank(), received);
+  if (!received.ok()) lose(other.rank(), Status(received.code(), received.message(), other.rank()));
 }
 
 // ---- Those who knock ----

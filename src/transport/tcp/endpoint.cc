@@ -115,6 +115,9 @@ void TcpEndpoint::judge() {
   if (frames_in_.corrupt() || signals_in_.corrupt())
     return fail(Status(StatusCode::corrupt_data,
                        fmt::format("rank {} sent something that is not a frame", peer_), peer_));
+  // What it signalled before it closed is true all the same.
+  while (signals_in_.wants_to_receive() && signals_in_.receive()) {
+  }
   // A peer that gave up because of another rank says so before it closes.
   frames_out_.read_back();
   const Rank culprit = frames_out_.culprit();

@@ -59,6 +59,7 @@ class TcpEndpoint final : public Endpoint {
            !frames_out_.opened();
   }
 
+  bool signals_flushed() const { return signals_out_.flushed(); }
   bool flushed() const { return frames_out_.flushed() && signals_out_.flushed(); }
   // True when all that can be said has been said.
   bool say_goodbye();

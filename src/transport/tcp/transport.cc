@@ -54,6 +54,10 @@ class TcpTransport final : public Transport {
   void release_shareable(void* memory) override {
     TUTTI_ASSERT(memory == nullptr, "this transport has no shareable memory");
   }
+  void give_up(const Status& why) override {
+    if (why.culprit() >= 0 && why.culprit() < size()) mesh_.blame(why.culprit());
+    mesh_.fail(why);
+  }
   bool flushed() const override;
   std::size_t memory_bytes() const override;
 
@@ -69,6 +73,7 @@ class TcpTransport final : public Transport {
   void accept_all();
   void hear(int descriptor);
   void drop_surplus_strangers();
+  bool signals_flushed() const;
   void leave();
 
   Mesh mesh_;
@@ -214,6 +219,12 @@ bool TcpTransport::flushed() const {
   return true;
 }
 
+bool TcpTransport::signals_flushed() const {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint && endpoint->status().ok() && !endpoint->signals_flushed()) return false;
+  return true;
+}
+
 std::size_t TcpTransport::memory_bytes() const {
   std::size_t bytes = 0;
   for (const auto& endpoint : endpoints_)
@@ -226,13 +237,18 @@ std::size_t TcpTransport::memory_bytes() const {
 // may be connected to this rank only. Brief: a peer whose buffers are full learns it by the
 // end of the connection, which only matters to it if it still wants something.
 void TcpTransport::leave() {
+  const auto end = std::chrono::steady_clock::now() + kFarewellTime;
   if (!mesh_.status().ok()) {
     accept_all();
     for (const auto& endpoint : endpoints_)
       if (endpoint) endpoint->pass_on(mesh_.culprit());
+    // Signals tell it, too, and may still be connecting.
+    while (!signals_flushed() && std::chrono::steady_clock::now() < end) {
+      collect(1000);
+      static_cast<void>(poll());
+    }
     return;
   }
-  const auto end = std::chrono::steady_clock::now() + kFarewellTime;
   while (true) {
     accept_all();
     bool done = true;

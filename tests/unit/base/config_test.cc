@@ -36,6 +36,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_SOCKET_INTERFACE", "eth0"},
       {"TUTTI_JOB_SECRET_FILE", "/run/secret"},
       {"TUTTI_JOB_SECRET", "000102030405060708090a0b0c0d0e0F"},
+      {"TUTTI_JOB_BOARD", "/proc/1/fd/5"},
       {"TUTTI_TUNING_FILE", "/etc/tuning"},
       {"TUTTI_TEST_DATA", "/data"},
   };

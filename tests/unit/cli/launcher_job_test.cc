@@ -89,6 +89,24 @@ TEST(Job, FirstFailureDecidesAndLaterOnesAreListed) {
   EXPECT_EQ(timeline.job.exit_code(), 128 + SIGSEGV);
 }
 
+TEST(Job, TheOthersMayGoOn) {
+  JobLimits limits{kGrace, {}, OnFailure::go_on};
+  const Clock::time_point now{std::chrono::hours(1)};
+  Job job(3, "prog", limits, now);
+  job.rank_ended(1, {0, SIGKILL}, now);
+  EXPECT_THAT(job.take_reports(), ElementsAre("rank 1 was killed by signal 9 (Killed): prog"));
+  EXPECT_EQ(job.wake_at(), std::nullopt);
+  job.time_passed(now + 10 * kGrace);
+  EXPECT_THAT(job.take_signals(), IsEmpty());
+  job.rank_ended(0, kExit3, now);
+  EXPECT_THAT(job.take_reports(), ElementsAre("rank 0 exited with code 3: prog"));
+  Job lost = job;
+  job.rank_ended(2, kSuccess, now);
+  EXPECT_EQ(job.exit_code(), 0);
+  lost.rank_ended(2, {5, 0}, now);
+  EXPECT_EQ(lost.exit_code(), 128 + SIGKILL);  // nobody ended well: the first decides
+}
+
 TEST(Job, UsersSignalIsPassedOnThenKills) {
   Timeline timeline(2);
   timeline.signal(SIGINT);

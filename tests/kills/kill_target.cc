@@ -1,0 +1,255 @@
+// One rank of a job in which ranks are killed at random moments: it calls collectives until an
+// error comes, notes when and whom it names, goes on with those that are left, and notes how that
+// went. campaign.py starts it, again and again, and judges what was noted.
+//
+// Uses the public interface only, as a program that wants to survive would.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tutti/tutti.hpp"
+
+namespace {
+
+using tutti::Communicator;
+using tutti::Rank;
+using tutti::ReduceOp;
+using tutti::Result;
+using tutti::Status;
+
+constexpr int kRanksMax = 16;
+
+// What campaign.py reads, field by field.
+struct Note {
+  std::int64_t died_ns;    // written by the victim, just before
+  std::int64_t error_ns;   // the first error was returned
+  std::int64_t shrunk_ns;  // a collective of the survivors was right
+  std::int32_t code;       // of the first error
+  std::int32_t culprit;
+  std::int32_t survivors;     // ranks of the last communicator
+  std::int32_t right;         // 1: its result was right
+  std::int32_t files_before;  // open descriptors, at first and at last
+  std::int32_t files_after;
+  std::int32_t finished;
+  std::int32_t calls;
+  char text[160];
+};
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+int open_descriptors() {
+  DIR* folder = opendir("/proc/self/fd");
+  int count = -1;  // of which one is the folder itself
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count - 2;
+}
+
+std::uint64_t mixed(std::uint64_t seed, std::uint64_t i) {
+  std::uint64_t x = seed * 0x9e3779b97f4a7c15 + i;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+struct Options {
+  std::string kind;
+  std::uint64_t seed = 1;
+  Rank first = 0;   // who dies first
+  Rank second = 0;  // who dies in shrink
+  int after_us = 0;
+  int second_after_us = 0;
+};
+
+// kill -9 from a thread of its own, so that it strikes at any instruction.
+void die_later(Note& note, int after_us) {
+  std::thread([&note, after_us] {
+    std::this_thread::sleep_for(std::chrono::microseconds(after_us));
+    note.died_ns = now_ns();
+    kill(getpid(), SIGKILL);
+  }).detach();
+}
+
+class Target {
+ public:
+  Target(const Options& options, Rank rank, Note* notes)
+      : options_(options), rank_(rank), notes_(notes), mine_(notes[rank]) {}
+
+  void run() {
+    mine_.files_before = open_descriptors();
+    if (options_.kind == "startup") arm(options_.first, options_.after_us);
+    Result<Communicator> joined = Communicator::from_environment();
+    if (joined.ok()) {
+      Communicator comm = *std::move(joined);
+      if (options_.kind != "startup") arm(options_.first, options_.after_us);
+      note_error(call_until_error(comm));
+      if (options_.kind != "abort") go_on(comm);
+    } else {
+      note_error(joined.status());
+    }
+    for (float*& memory : shared_) tutti::deallocate(std::exchange(memory, nullptr));
+    mine_.files_after = open_descriptors();
+    mine_.finished = 1;
+  }
+
+ private:
+  void arm(Rank victim, int after_us) {
+    if (rank_ == victim) die_later(mine_, after_us);
+  }
+
+  void note_error(const Status& status) {
+    mine_.error_ns = now_ns();
+    mine_.code = static_cast<std::int32_t>(status.code());
+    mine_.culprit = status.culprit();
+    std::snprintf(mine_.text, sizeof(mine_.text), "%s", status.to_string().c_str());
+  }
+
+  Status call_until_error(Communicator& comm) {
+    std::jthread aborter;
+    if (options_.kind == "abort" && rank_ == (options_.first + 1) % comm.size())
+      aborter = std::jthread([&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(options_.second_after_us));
+        comm.abort();
+      });
+    Status status;
+    for (std::uint64_t i = 0; status.ok(); ++i) {
+      status = options_.kind == "split" ? split_once(comm, i) : call_once(comm, i);
+      ++mine_.calls;
+    }
+    return status;
+  }
+
+  Status split_once(Communicator& comm, std::uint64_t i) {
+    const Rank color = static_cast<Rank>(mixed(options_.seed, i) >> comm.rank() & 1);
+    Result<Communicator> part = comm.split(color, comm.rank());
+    if (!part.ok()) return part.status();
+    // What the part's failure says is told in the part's ranks; the whole tells its own.
+    static_cast<void>(part->barrier());
+    return comm.barrier();
+  }
+
+  // Any collective, of any size, on plain memory or on memory that peers can touch.
+  Status call_once(Communicator& comm, std::uint64_t i) {
+    const std::uint64_t dice = mixed(options_.seed, i);
+    const std::size_t sizes[] = {1, 300, 20'000, 300'000};
+    const std::size_t count = sizes[dice >> 8 & 3];
+    const auto ranks = static_cast<std::size_t>(comm.size());
+    const Rank root = static_cast<Rank>((dice >> 16) % ranks);
+    float* in = buffer(dice, 0, count * ranks);
+    float* out = buffer(dice, 1, count * ranks);
+    const auto type = tutti::DataType::float32;
+    switch (dice % 11) {
+      case 0:
+        return comm.all_reduce(in, out, count, type, ReduceOp::sum);
+      case 1:
+        return comm.all_gather(in, out, count, type);
+      case 2:
+        return comm.reduce_scatter(in, out, count, type, ReduceOp::max);
+      case 3:
+        return comm.broadcast(in, out, count, type, root);
+      case 4:
+        return comm.reduce(in, out, count, type, ReduceOp::sum, root);
+      case 5:
+        return comm.gather(in, out, count, type, root);
+      case 6:
+        return comm.scatter(in, out, count, type, root);
+      case 7:
+        return comm.all_to_all(in, out, count, type);
+      case 8:
+        return comm.send_recv(in, (comm.rank() + 1) % comm.size(), out,
+                              (comm.rank() + comm.size() - 1) % comm.size(), count, type);
+      case 9:
+        return comm.all_gather_v(in, out, {counts(ranks, count)}, type);
+      default:
+        return comm.barrier();
+    }
+  }
+
+  std::span<const std::size_t> counts(std::size_t ranks, std::size_t most) {
+    counts_.resize(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) counts_[r] = most / (r + 1);
+    return counts_;
+  }
+
+  float* buffer(std::uint64_t dice, std::size_t which, std::size_t count) {
+    if (owned_.empty())
+      for (int i = 0; i < 2; ++i) owned_.emplace_back(std::size_t{300'000} * kRanksMax);
+    if (shared_[which] == nullptr)
+      shared_[which] =
+          static_cast<float*>(tutti::allocate(std::size_t{300'000} * kRanksMax * sizeof(float)));
+    static_cast<void>(count);
+    return (dice >> 20 & 1) != 0 ? shared_[which] : owned_[which].data();
+  }
+
+  // Shrinks until the ranks that are left have done a collective and it was right.
+  void go_on(Communicator& comm) {
+    if (options_.kind == "shrink") arm(options_.second, options_.second_after_us);
+    Communicator current = std::move(comm);
+    while (true) {
+      Result<Communicator> rest = current.shrink();
+      if (!rest.ok()) {
+        std::snprintf(mine_.text, sizeof(mine_.text), "shrink: %s",
+                      rest.status().to_string().c_str());
+        break;
+      }
+      current = *std::move(rest);
+      mine_.survivors = current.size();
+      std::int64_t sum = std::int64_t{1} << rank_;
+      if (!current.all_reduce(std::span(&sum, 1), ReduceOp::sum).ok()) continue;
+      mine_.right = (sum >> rank_ & 1) == 1 &&
+                    __builtin_popcountll(static_cast<std::uint64_t>(sum)) == current.size();
+      mine_.shrunk_ns = now_ns();
+      // Somebody may have died meanwhile and others not know it: all hear it before all leave.
+      const auto agreed = current.agree(1);
+      if (agreed.ok() && agreed->lost.empty()) break;
+    }
+  }
+
+  const Options& options_;
+  Rank rank_;
+  Note* notes_;
+  Note& mine_;
+  std::vector<std::size_t> counts_;
+  std::vector<std::vector<float>> owned_;
+  float* shared_[2] = {};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 8) {
+    std::fprintf(stderr, "kill_target FILE KIND SEED FIRST AFTER_US SECOND SECOND_AFTER_US\n");
+    return 2;
+  }
+  const Options options{argv[2],
+                        std::strtoull(argv[3], nullptr, 10),
+                        std::atoi(argv[4]),
+                        std::atoi(argv[6]),
+                        std::atoi(argv[5]),
+                        std::atoi(argv[7])};
+  const char* rank = std::getenv("RANK");
+  const int file = open(argv[1], O_RDWR | O_CLOEXEC);
+  void* memory =
+      mmap(nullptr, sizeof(Note) * kRanksMax, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (rank == nullptr || file < 0 || memory == MAP_FAILED) return 2;
+  close(file);
+  Target(options, std::atoi(rank), static_cast<Note*>(memory)).run();
+  return 0;
+}
