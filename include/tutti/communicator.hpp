@@ -30,12 +30,15 @@ class WorkState;
 struct CommunicatorOptions {
   std::string
       transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
-  std::string algorithm;                 // force an algorithm by name; empty: the planner chooses
-  std::string lowering;                  // "auto" (or empty), "direct", "staged"
-  int channels = 0;                      // 0: the planner chooses
-  std::size_t slice_bytes = 0;           // 0: the planner chooses
-  std::optional<bool> checksums;         // on every frame; empty: TUTTI_CHECKSUMS (off)
-  std::chrono::milliseconds timeout{0};  // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
+  std::string algorithm;          // force an algorithm by name; empty: the planner chooses
+  std::string lowering;           // "auto" (or empty), "direct", "staged"
+  int channels = 0;               // 0: the planner chooses
+  std::size_t slice_bytes = 0;    // 0: the planner chooses
+  std::optional<bool> checksums;  // on every frame; empty: TUTTI_CHECKSUMS (off)
+  // Calls that differ between ranks are found before anything is written, at the cost of a small
+  // exchange for each call; empty: TUTTI_CHECK (late: on this or the next call).
+  std::optional<bool> strict;
+  std::chrono::milliseconds timeout{0};        // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
   std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
 };
 

@@ -32,6 +32,8 @@ constexpr Named<WaitChoice> kWaits[] = {{"auto", WaitChoice::automatic},
                                         {"yield", WaitChoice::yield},
                                         {"block", WaitChoice::block}};
 constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
+constexpr Named<CheckChoice> kChecks[] = {{"late", CheckChoice::late},
+                                          {"strict", CheckChoice::strict}};
 constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::error},
                                           {"warn", LogLevel::warn},
                                           {"info", LogLevel::info},
@@ -109,6 +111,13 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},
+    {"TUTTI_CHECK", "late|strict", "late",
+     "When calls that differ between ranks are found: on this or the next call, or (strict) before "
+     "anything is written, at the cost of a small exchange for each call.",
+     false,
+     [](std::string_view v, Config& c) {
+       return store(choice_of<CheckChoice>(kChecks, v), c.check);
+     }},
     {"TUTTI_TIMEOUT_MS", "1..2147483647", "600000",
      "How long one collective may take before it fails and names the missing rank.", false,
      [](std::string_view v, Config& c) { return store_milliseconds(v, c.timeout); }},

@@ -24,6 +24,7 @@ namespace tutti::base {
 enum class TransportChoice { automatic, memory, shm, tcp };
 enum class LoweringChoice { automatic, direct, staged };
 enum class WaitChoice { automatic, spin, yield, block };
+enum class CheckChoice { late, strict };  // `late`: on this or the next call
 
 std::string_view to_string(TransportChoice choice);
 std::string_view to_string(LoweringChoice choice);
@@ -45,6 +46,7 @@ struct Config {
   std::size_t slice_bytes = 0;  // 0: the planner chooses
   WaitChoice wait = WaitChoice::automatic;
   bool checksums = false;
+  CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};
   LogLevel log = LogLevel::warn;

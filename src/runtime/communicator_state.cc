@@ -20,6 +20,7 @@ constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
 constexpr int kIdlePollsMax = 64;
+constexpr int kIdleRoundsPerHearing = 8;
 constexpr int kRoundsAtOnce = 64;
 
 std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
@@ -36,6 +37,8 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       transport_(std::move(parts_.transport)),
       executor_(std::make_unique<Executor>(*transport_)),
       membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)) {
+  if (parts_.config.check == base::CheckChoice::strict && size() > 1)
+    strict_ = std::make_unique<StrictCheck>(rank(), size());
   begin_driving(*this);
 }
 
@@ -218,10 +221,34 @@ void CommunicatorState::complete_current(const Status& status) {
 void CommunicatorState::begin(WorkState& work) {
   idle_polls_ = 0;
   current_ = &work;
-  const Status status = executor_->start(work.call_, *work.plan_);
+  const bool collective = work.call_.signature.collective != Collective::send_recv;
+  checking_ = strict_ != nullptr && collective;
+  const Status status = checking_ ? begin_check(work) : executor_->start(work.call_, *work.plan_);
   if (status.ok()) return;
   if (!executor_->status().ok()) membership_->spread(executor_->status());
   complete_current(status);
+}
+
+Status CommunicatorState::begin_check(const WorkState& work) {
+  if (!strict_plan_) {
+    auto plan = parts_.planner->plan(
+        {Collective::all_gather, StrictCheck::kCount, StrictCheck::kType}, rank());
+    if (!plan.ok()) return plan.status();
+    strict_plan_ = *std::move(plan);
+  }
+  return executor_->start(strict_->begin(work.call_.signature, *strict_plan_), *strict_plan_);
+}
+
+// The call before the call is over. True when the call itself has begun.
+bool CommunicatorState::checked() {
+  checking_ = false;
+  Status verdict = strict_->verdict();
+  if (verdict.ok()) verdict = executor_->start(current_->call_, *current_->plan_);
+  if (verdict.ok()) return true;
+  if (verdict.code() == StatusCode::mismatch) executor_->fail(verdict);
+  if (!executor_->status().ok()) membership_->spread(executor_->status());
+  complete_current(verdict);
+  return false;
 }
 
 void CommunicatorState::begin_next() {
@@ -241,10 +268,13 @@ bool CommunicatorState::drive_locked() {
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= kIdlePollsMax || !polled.ok()) {
     moved |= executor_->advance();
-    if (!moved && !executor_->done()) hear();
+    idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
+    if (idle_rounds_ % kIdleRoundsPerHearing == kIdleRoundsPerHearing - 1 && !executor_->done())
+      hear();
     idle_polls_ = 0;
   }
   // What arrived before a peer was lost may have been all that this call needed.
+  if (!polled.ok() && !executor_->done()) hear();  // perhaps somebody knows why
   if (!polled.ok() && !executor_->done())
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
@@ -258,6 +288,19 @@ void CommunicatorState::hear() {
   if (!news.ok())
     executor_->fail(news.with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
+  else
+    executor_->find_strays();
+  membership_->advance();
+  if (const auto asked = membership_->take_inquiry())
+    executor_->answer_inquiry(asked->first, asked->second);
+}
+
+// Two ranks that wait for each other in different calls would never hear of it by their data.
+void CommunicatorState::inquire() {
+  std::lock_guard lock(mutex_);
+  if (current_ == nullptr || executor_->done()) return;
+  const Rank whom = executor_->awaited().rank;
+  if (whom != Status::kUnknownRank) membership_->inquire(whom, executor_->record());
 }
 
 // After every advance: a call that is over makes place for the next.
@@ -268,7 +311,9 @@ bool CommunicatorState::conclude(bool moved) {
   if (!executor_->done()) return moved;
   if (!executor_->status().ok()) [[unlikely]]
     membership_->spread(executor_->status());
-  complete_current(executor_->status());
+  else if (checking_ && checked())
+    return true;
+  if (current_ != nullptr) complete_current(executor_->status());
   begin_next();
   return true;
 }
@@ -306,6 +351,7 @@ Status CommunicatorState::wait(WorkState& work) {
       continue;
     }
     if (work.done()) break;
+    if (waiter.is_long()) inquire();
     if (waiter.idle()) sleep();
     if (waiter.expired()) give_up(work);
   }

@@ -22,6 +22,7 @@
 #include "runtime/members.hpp"
 #include "runtime/membership/membership.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/strict.hpp"
 #include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
 #include "tutti/communicator.hpp"
@@ -131,8 +132,11 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
   void hear();
+  void inquire();
   bool conclude(bool moved);
   void begin(WorkState& work);
+  Status begin_check(const WorkState& work);
+  bool checked();
   void begin_next();
   void complete_current(const Status& status);
   void give_up(WorkState& work);
@@ -144,6 +148,9 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Membership> membership_;
+  std::unique_ptr<StrictCheck> strict_;  // where calls are checked before they are made
+  std::shared_ptr<const collectives::Plan> strict_plan_;
+  bool checking_ = false;  // the current work waits for it
   std::atomic<bool> aborted_{false};
   std::uint32_t sequence_ = 0;
   std::uint32_t splits_ = 0;
@@ -176,6 +183,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::deque<WorkState*> waiting_;
   WorkState* current_ = nullptr;
   int idle_polls_ = 0;
+  int idle_rounds_ = 0;
 };
 
 }  // namespace tutti::runtime

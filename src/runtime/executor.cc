@@ -61,6 +61,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   }
   program_->begin(!call.signature.direct);
   encode_signature(call.signature, record_);
+  records_[call.signature.sequence % kRecordsKept] = record_;
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -232,6 +233,57 @@ bool Executor::hear_of_failures() {
     return true;
   }
   return false;
+}
+
+// A rank that made another call than its peers may have sent to one that expects nothing of it, and
+// neither end would ever notice: the record stays at the head of a queue that nobody reads.
+void Executor::find_strays() {
+  const std::size_t channels = index(transport_.channel_count());
+  for (Rank caller = transport_.caller(0); caller >= 0; caller = transport_.caller(0)) {
+    const Result<Endpoint*> endpoint = transport_.endpoint(caller, 0);
+    if (!endpoint.ok()) break;
+    streams_[index(caller) * channels].endpoint = *endpoint;
+  }
+  for (std::size_t s = 0; s < streams_.size() && status_.ok(); s += channels) {
+    Frame frame;
+    if (streams_[s].endpoint == nullptr || !streams_[s].endpoint->peek(frame)) continue;
+    const Rank from = static_cast<Rank>(s / channels);
+    if (is_stray(from, frame))
+      fail(Status(StatusCode::mismatch,
+                  fmt::format("ranks made different calls: rank {} called {}, and {} takes no part "
+                              "in it; rank {} called {}",
+                              from, to_string(decode_arrival(frame.payload)->signature),
+                              transport_.rank(), transport_.rank(), to_string(call_.signature))));
+  }
+}
+
+void Executor::answer_inquiry(Rank from, std::span<const std::byte> record) {
+  const auto theirs = decode_arrival(record);
+  if (!status_.ok() || !theirs || theirs->signature.sequence == 0) return;
+  const auto& mine = records_[theirs->signature.sequence % kRecordsKept];
+  const auto known = decode_arrival(mine);
+  if (!known || known->signature.sequence != theirs->signature.sequence) return;
+  if (std::equal(mine.begin(), mine.end(), record.begin())) return;
+  fail(Status(StatusCode::mismatch,
+              fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
+                          transport_.rank(), to_string(known->signature), from,
+                          to_string(theirs->signature))));
+}
+
+bool Executor::is_stray(Rank from, const Frame& frame) const {
+  const auto tag = static_cast<FrameTag>(frame.tag);
+  if (tag != FrameTag::arrival && tag != FrameTag::arrival_with_data) return false;
+  const auto arrival = decode_arrival(frame.payload);
+  if (!arrival) return false;
+  // Calls between two ranks are not numbered; those that check others are numbered apart.
+  const std::uint32_t theirs = arrival->signature.sequence;
+  const std::uint32_t mine = call_.signature.sequence;
+  if (theirs == 0 || mine == 0 || ((theirs ^ mine) >> 31) != 0) return false;
+  if (theirs < mine) return true;
+  if (theirs > mine) return false;
+  for (const CallPeer& peer : program_->peers())
+    if (peer.rank == from && (call_.signature.direct || !peer.receives.empty())) return false;
+  return true;
 }
 
 std::byte* Executor::own_memory(Buffer buffer) const {

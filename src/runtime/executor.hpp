@@ -69,6 +69,16 @@ class Executor {
   // Ends the call, and every later one, with `status`, and tells all connected peers.
   void fail(Status status);
 
+  // Looks for calls of peers that this rank takes no part in, while nothing moves: it fails then.
+  // Not on the way of a call; it looks at every connection.
+  void find_strays();
+
+  // The record of the call, as its peers get it. Requires  a started call.
+  std::span<const std::byte, kArrivalBytes> record() const { return record_; }
+  // A peer has waited long for this rank, in the call of that record. Fails when it is another one
+  // than this rank makes, or made as the call of that number.
+  void answer_inquiry(Rank from, std::span<const std::byte> record);
+
   // The first peer that the call waits for, and what for.
   struct Awaited {
     Rank rank = Status::kUnknownRank;
@@ -139,6 +149,7 @@ class Executor {
   Status connect();
 
   bool hear_of_failures();
+  bool is_stray(Rank from, const Frame& frame) const;
   void pass_on_failure(const collectives::Plan& plan);
   bool meet_peers();
   bool send_arrival(std::size_t peer);
@@ -206,6 +217,9 @@ class Executor {
   std::size_t window_ = 1;
   bool streaming_ = false;
   std::array<std::byte, kArrivalBytes> record_ = {};  // ours, without memory references
+  // Those of the latest calls, by number.
+  static constexpr std::size_t kRecordsKept = 32;
+  std::array<std::array<std::byte, kArrivalBytes>, kRecordsKept> records_ = {};
 
   std::vector<Stream> streams_;        // rank x channel, for the communicator's life
   std::vector<Stream*> call_streams_;  // channel x peer of the program

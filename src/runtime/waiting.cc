@@ -7,6 +7,7 @@ namespace tutti::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kSleepAfter{1000};
+constexpr std::chrono::milliseconds kLong{100};
 constexpr int kRoundsPerLook = 64;  // at the clock
 
 void pause_core() {
@@ -44,6 +45,7 @@ void Waiter::look_at_clock() {
   if (!looking_) idle_since_ = now;
   started_ = looking_ = true;
   expired_ = now - first_idle_ > timeout_;
+  if (now - idle_since_ > kLong && !std::exchange(told_long_, true)) long_ = true;
   sleeping_ = !spins_ && (sleeps_at_once_ || now - idle_since_ > kSleepAfter);
 }
 

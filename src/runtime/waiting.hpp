@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "base/config.hpp"
 
@@ -26,7 +27,7 @@ class Waiter {
   // Something moved: start over.
   void progressed() {
     idle_rounds_ = 0;
-    looking_ = sleeping_ = false;
+    looking_ = sleeping_ = long_ = told_long_ = false;
   }
 
   // Nothing moved: spins or yields for a moment and returns false, or says (true) that it is time
@@ -35,6 +36,9 @@ class Waiter {
 
   // True while the waiter has been idle long enough to look after others' work too.
   bool has_time() const { return yields_at_once_ || idle_rounds_ > kSpinRounds; }
+
+  // Once, when nothing has moved for as long as no healthy peer takes to answer.
+  bool is_long() { return std::exchange(long_, false); }
 
   // How often to look for news before calling idle(): looks under one lock are cheaper, but a core
   // that others need should be given away soon.
@@ -55,6 +59,8 @@ class Waiter {
   bool started_ = false;  // first_idle_ is set
   bool looking_ = false;  // idle_since_ is set
   bool sleeping_ = false;
+  bool long_ = false;
+  bool told_long_ = false;
   bool expired_ = false;
   std::chrono::milliseconds timeout_;
   Clock::time_point first_idle_{};

@@ -28,10 +28,11 @@ constexpr int kChannelCount = 4;
 std::string settings_text(const base::Config& config) {
   return fmt::format(
       "transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}, "
-      "checksums {}",
+      "checksums {}, check {}",
       to_string(config.transport), config.algorithm.empty() ? "auto" : config.algorithm,
       to_string(config.lowering), config.channels, config.slice_bytes,
-      config.checksums ? "on" : "off");
+      config.checksums ? "on" : "off",
+      config.check == base::CheckChoice::strict ? "strict" : "late");
 }
 
 Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config) {
@@ -140,6 +141,8 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
   if (!options.algorithm.empty()) config->algorithm = options.algorithm;
   if (options.channels > 0) config->channels = options.channels;
   if (options.checksums) config->checksums = *options.checksums;
+  if (options.strict)
+    config->check = *options.strict ? base::CheckChoice::strict : base::CheckChoice::late;
   if (options.slice_bytes > 0) config->slice_bytes = options.slice_bytes;
   if (options.timeout.count() > 0) config->timeout = options.timeout;
   if (options.setup_timeout.count() > 0) config->setup_timeout = options.setup_timeout;

@@ -36,8 +36,9 @@ Reading plain_reading(std::string_view bytes) {
   Reading reading;
   while (bytes.size() >= kHeaderBytes) {
     const FrameHeader header = read_header(reinterpret_cast<const std::byte*>(bytes.data()));
-    reading.goodbye = header.bytes == kGoodbyeBytes;
-    reading.corrupt = !reading.goodbye && header.bytes > kFrameMax;
+    const bool last = header.bytes == kGoodbyeBytes;
+    reading.goodbye = last && (header.tag & kGoodbyeFailed) == 0;
+    reading.corrupt = !last && header.bytes > kFrameMax;
     if (header.bytes > kFrameMax || bytes.size() < frame_span(header.bytes)) return reading;
     reading.frames.emplace_back(header.tag, bytes.substr(kHeaderBytes, header.bytes));
     bytes.remove_prefix(frame_span(header.bytes));

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Kills ranks of real jobs at random moments, and judges how the others fare.
 
-Every survivor must return an error that names a rank that died, then shrink its communicator and do
-a collective that is right, and leave nothing behind: no process, no name in /dev/shm, no descriptor.
+Every survivor must return an error that names a rank that died, then shrink its communicator and
+do a collective that is right, and leave nothing behind: no process, no name in /dev/shm, no open
+descriptor.
 Times are measured and printed; they are no reason to fail.
 """
 
@@ -16,19 +17,19 @@ import sys
 import tempfile
 import time
 
-NOTE = struct.Struct("<qqqiiiiiiii160s")
+NOTE = struct.Struct("<qqqiiiiiiiii160s4x")
 RANKS_MAX = 16
-PEER_LOST, ABORTED = 5, 6
+MISMATCH, PEER_LOST, ABORTED = 3, 5, 6
 KINDS = ["loop", "loop", "loop", "startup", "split", "abort", "shrink"]
 # Of the victim's life so far, by kind: when it dies at the latest. Units: us.
-HORIZONS = {"loop": 60_000, "startup": 60_000, "split": 60_000, "abort": 20_000, "shrink": 20_000}
+HORIZONS = {"mismatch": 1000, "loop": 60_000, "startup": 60_000, "split": 60_000, "abort": 20_000, "shrink": 20_000}
 
 
 class Note:
     def __init__(self, raw):
         (self.died_ns, self.error_ns, self.shrunk_ns, self.code, self.culprit, self.survivors,
          self.right, self.files_before, self.files_after, self.finished, self.calls,
-         text) = NOTE.unpack(raw)
+         self.touched, text) = NOTE.unpack(raw)
         self.text = text.split(b"\0")[0].decode(errors="replace")
 
 
@@ -65,8 +66,9 @@ class Round:
                        str(self.seed), str(self.first), str(self.after_us), str(self.second),
                        str(self.second_after_us)]
             self.command = " ".join(command)
+            settings = {"TUTTI_LOG": "error", "TUTTI_CHECK": options.check}
             ended = subprocess.run(command, capture_output=True, text=True,
-                                   env={**os.environ, "TUTTI_LOG": "error"})
+                                   env={**os.environ, **settings})
             raw = file.read()
         self.notes = [Note(raw[i * NOTE.size:(i + 1) * NOTE.size]) for i in range(self.ranks)]
         self.output = ended.stdout + ended.stderr
@@ -75,7 +77,18 @@ class Round:
         left = names_in_shm() - before
         if left:
             self.troubles.append(f"left in /dev/shm: {sorted(left)}")
-        self.judge()
+        if self.kind == "mismatch":
+            self.judge_mismatch(options.check == "strict")
+        else:
+            self.judge()
+
+    def judge_mismatch(self, strict):
+        for rank, note in enumerate(self.notes):
+            if not note.finished or note.code != MISMATCH:
+                self.troubles.append(f"rank {rank}: code {note.code}: {note.text}")
+            if strict and note.touched:
+                self.troubles.append(f"rank {rank}: {note.touched} elements of the output were "
+                                     f"written: {note.text}")
 
     def dead(self):
         return [r for r, note in enumerate(self.notes) if note.died_ns != 0]
@@ -138,6 +151,10 @@ def parse():
     built = os.path.join(here, "..", "..", "build", "release", "bin")
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=1000, help="ranks to kill in all")
+    parser.add_argument("--mismatches", type=int,
+                        help="instead: so many jobs in which a rank makes another call")
+    parser.add_argument("--check", choices=["late", "strict"], default="late",
+                        help="how such calls are found (TUTTI_CHECK)")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--transports", type=lambda s: s.split(","), default=["shm", "tcp"])
@@ -155,7 +172,9 @@ def main():
     kills, seed, troubles = 0, options.first_seed, 0
     jobs, by_kind, errors, shrinks = 0, {}, {}, {}
     began = time.time()
-    while kills < options.kills:
+    if options.mismatches:
+        options.kinds = ["mismatch"]
+    while jobs < options.mismatches if options.mismatches else kills < options.kills:
         one = Round(options, seed)
         one.run(options)
         jobs += 1

@@ -1,4 +1,5 @@
-// One rank of a job in which ranks are killed at random moments: it calls collectives until an
+// One rank of a job in which ranks are killed at random moments, or make a call that the others do
+// not make: it calls collectives until an
 // error comes, notes when and whom it names, goes on with those that are left, and notes how that
 // went. campaign.py starts it, again and again, and judges what was noted.
 //
@@ -8,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -31,6 +33,7 @@ using tutti::Result;
 using tutti::Status;
 
 constexpr int kRanksMax = 16;
+constexpr float kUntouched = -77;
 
 // What campaign.py reads, field by field.
 struct Note {
@@ -45,6 +48,7 @@ struct Note {
   std::int32_t files_after;
   std::int32_t finished;
   std::int32_t calls;
+  std::int32_t touched;  // elements of the output that a call that had to fail has written
   char text[160];
 };
 
@@ -98,9 +102,10 @@ class Target {
     Result<Communicator> joined = Communicator::from_environment();
     if (joined.ok()) {
       Communicator comm = *std::move(joined);
-      if (options_.kind != "startup") arm(options_.first, options_.after_us);
+      if (options_.kind != "startup" && options_.kind != "mismatch")
+        arm(options_.first, options_.after_us);
       note_error(call_until_error(comm));
-      if (options_.kind != "abort") go_on(comm);
+      if (options_.kind != "abort" && options_.kind != "mismatch") go_on(comm);
     } else {
       note_error(joined.status());
     }
@@ -149,23 +154,59 @@ class Target {
   Status call_once(Communicator& comm, std::uint64_t i) {
     const std::uint64_t dice = mixed(options_.seed, i);
     const std::size_t sizes[] = {1, 300, 20'000, 300'000};
-    const std::size_t count = sizes[dice >> 8 & 3];
+    std::size_t count = sizes[dice >> 8 & 3];
     const auto ranks = static_cast<std::size_t>(comm.size());
-    const Rank root = static_cast<Rank>((dice >> 16) % ranks);
+    Rank root = static_cast<Rank>((dice >> 16) % ranks);
+    std::uint64_t which = dice % 11;
     float* in = buffer(dice, 0, count * ranks);
     float* out = buffer(dice, 1, count * ranks);
-    const auto type = tutti::DataType::float32;
-    switch (dice % 11) {
+    auto type = tutti::DataType::float32;
+    auto op = ReduceOp::sum;
+    const bool differs =
+        options_.kind == "mismatch" && i == static_cast<std::uint64_t>(options_.after_us) % 20;
+    if (differs && (which == 8 || which == 10)) which = 0;  // one that all make, and with data
+    if (differs && rank_ == options_.first) {
+      switch (options_.second_after_us % 5) {
+        case 0:
+          count += 1;
+          break;
+        case 1:
+          type = tutti::DataType::int32;
+          break;
+        case 2:
+          op = ReduceOp::prod;
+          root = (root + 1) % comm.size();
+          if (which == 1 || which == 7 || which == 9) which = 2;
+          break;
+        case 3:
+          which = which == 1 ? 7 : 1;
+          break;
+        default:
+          if (const Status status = comm.barrier(); !status.ok()) return status;
+      }
+    }
+    if (!differs) return call(comm, which, in, out, count, type, op, root);
+    std::fill_n(out, (count + 1) * ranks, kUntouched);
+    const Status status = call(comm, which, in, out, count, type, op, root);
+    const auto untouched = std::count(out, out + (count + 1) * ranks, kUntouched);
+    mine_.touched = static_cast<std::int32_t>((count + 1) * ranks) - static_cast<int>(untouched);
+    return status;
+  }
+
+  Status call(Communicator& comm, std::uint64_t which, const float* in, float* out,
+              std::size_t count, tutti::DataType type, ReduceOp op, Rank root) {
+    const auto ranks = static_cast<std::size_t>(comm.size());
+    switch (which) {
       case 0:
-        return comm.all_reduce(in, out, count, type, ReduceOp::sum);
+        return comm.all_reduce(in, out, count, type, op);
       case 1:
         return comm.all_gather(in, out, count, type);
       case 2:
-        return comm.reduce_scatter(in, out, count, type, ReduceOp::max);
+        return comm.reduce_scatter(in, out, count, type, op);
       case 3:
         return comm.broadcast(in, out, count, type, root);
       case 4:
-        return comm.reduce(in, out, count, type, ReduceOp::sum, root);
+        return comm.reduce(in, out, count, type, op, root);
       case 5:
         return comm.gather(in, out, count, type, root);
       case 6:
@@ -190,10 +231,10 @@ class Target {
 
   float* buffer(std::uint64_t dice, std::size_t which, std::size_t count) {
     if (owned_.empty())
-      for (int i = 0; i < 2; ++i) owned_.emplace_back(std::size_t{300'000} * kRanksMax);
+      for (int i = 0; i < 2; ++i) owned_.emplace_back(std::size_t{300'001} * kRanksMax);
     if (shared_[which] == nullptr)
       shared_[which] =
-          static_cast<float*>(tutti::allocate(std::size_t{300'000} * kRanksMax * sizeof(float)));
+          static_cast<float*>(tutti::allocate(std::size_t{300'001} * kRanksMax * sizeof(float)));
     static_cast<void>(count);
     return (dice >> 20 & 1) != 0 ? shared_[which] : owned_[which].data();
   }

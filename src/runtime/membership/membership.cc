@@ -6,6 +6,12 @@
 #include "runtime/notice.hpp"
 
 namespace tutti::runtime {
+namespace {
+
+// The first byte of a message that is none of the agreement's.
+constexpr char kInquiry = 'i';
+
+}  // namespace
 
 Membership::Membership(Transport& transport, int channel)
     : transport_(transport),
@@ -32,11 +38,29 @@ std::optional<Status> Membership::hear() {
   return decode_notice(heard->second).told_by(heard->first);
 }
 
+void Membership::inquire(Rank whom, std::span<const std::byte> record) {
+  std::string message(1, kInquiry);
+  message.append(reinterpret_cast<const char*>(record.data()), record.size());
+  mailbox_.send(whom, std::move(message));
+}
+
+std::optional<std::pair<Rank, std::vector<std::byte>>> Membership::take_inquiry() {
+  return std::exchange(inquiry_, std::nullopt);
+}
+
 bool Membership::advance() {
   mailbox_.answer_callers();
   for (const Rank rank : agreement_.watched()) mailbox_.watch(rank);
   bool moved = mailbox_.advance();
-  while (auto message = mailbox_.take()) agreement_.received(message->first, message->second);
+  while (auto message = mailbox_.take()) {
+    const auto& [from, bytes] = *message;
+    if (bytes.empty() || bytes.front() != kInquiry) {
+      agreement_.received(from, bytes);
+      continue;
+    }
+    const auto* record = reinterpret_cast<const std::byte*>(bytes.data());
+    inquiry_.emplace(from, std::vector<std::byte>(record + 1, record + bytes.size()));
+  }
   for (const Rank rank : mailbox_.take_lost()) agreement_.lost(rank);
   for (Agreement::Message& message : agreement_.take_outgoing()) {
     mailbox_.send(message.to, std::move(message.bytes));

@@ -12,7 +12,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/membership/agreement.hpp"
@@ -33,6 +35,10 @@ class Membership {
   // What a peer told in the same way, as it is to be reported here.
   std::optional<Status> hear();
 
+  // A question to a rank that is waited for: whether it makes the same call. The last one asked.
+  void inquire(Rank whom, std::span<const std::byte> record);
+  std::optional<std::pair<Rank, std::vector<std::byte>>> take_inquiry();
+
   // The next agreement; see agreement.hpp.
   void begin(std::uint64_t flags, std::string blob) { agreement_.begin(flags, std::move(blob)); }
   bool under_way() const { return agreement_.under_way(); }
@@ -50,6 +56,7 @@ class Membership {
   Transport& transport_;
   Mailbox mailbox_;
   Agreement agreement_;
+  std::optional<std::pair<Rank, std::vector<std::byte>>> inquiry_;
   bool spread_ = false;
 };
 

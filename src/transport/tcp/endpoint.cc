@@ -41,7 +41,7 @@ std::span<std::byte> TcpEndpoint::reserve(std::size_t bytes) {
     // is left to read either, then who sends to it counts on a rank that is gone.
     Frame frame;
     if (!frames_in_.peek(frame)) {
-      lose(peer_, fmt::format("rank {} has left: it closed its communicator", peer_));
+      lose(fmt::format("rank {} has left: it closed its communicator", peer_));
       return {};
     }
   }
@@ -120,21 +120,27 @@ void TcpEndpoint::judge() {
   }
   // A peer that gave up because of another rank says so before it closes.
   frames_out_.read_back();
-  const Rank culprit = frames_out_.culprit();
-  if (culprit >= 0 && culprit < mesh_.options().size && culprit != mesh_.options().rank)
-    lose(culprit, culprit == peer_ ? fmt::format("rank {} failed", peer_)
-                                   : fmt::format("rank {} was lost, says rank {}", culprit, peer_));
-  else if (frames_in_.end() == End::lost)
-    lose(peer_, fmt::format("rank {} hung up ({})", peer_, frames_in_.why()));
+  if (believe(frames_out_.failed_words()) || believe(frames_in_.failed_words())) return;
+  if (frames_in_.end() == End::lost)
+    lose(fmt::format("rank {} hung up ({})", peer_, frames_in_.why()));
   // A peer that left may have closed our way to it without a word, while its goodbye is still on
   // its way in: then the incoming connection decides.
   else if (frames_out_.end() == End::lost && !frames_in_.attached())
-    lose(peer_, fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why()));
+    lose(fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why()));
 }
 
-void TcpEndpoint::lose(Rank culprit, const std::string& text) {
-  mesh_.blame(culprit);
-  fail(Status(StatusCode::peer_lost, text, culprit));
+bool TcpEndpoint::believe(std::uint32_t last_words) {
+  const auto failure = read_failed_words(last_words, peer_);
+  if (!failure || failure->culprit() >= mesh_.options().size) return false;
+  // That it lost us says no more than that it is gone.
+  if (failure->code() == StatusCode::peer_lost && failure->culprit() == mesh_.options().rank)
+    return false;
+  fail(*failure);
+  return true;
+}
+
+void TcpEndpoint::lose(const std::string& text) {
+  fail(Status(StatusCode::peer_lost, text, peer_));
 }
 
 bool TcpEndpoint::say_goodbye() {

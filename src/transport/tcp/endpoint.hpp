@@ -44,9 +44,10 @@ class TcpEndpoint final : public Endpoint {
   bool has_work() const;
 
   void fail(const Status& status);
-  // Tells the peer which rank this one has lost, so that the news travels on.
-  void pass_on(Rank culprit) {
-    frames_in_.say_goodbye(kGoodbyeFailed | static_cast<std::uint32_t>(culprit));
+  // Tells the peer why this rank gives up, so that the news travels on.
+  void pass_on(const Status& failure) {
+    frames_in_.say_goodbye(failed_words(failure));
+    frames_out_.say_goodbye(failed_words(failure));
   }
   // The peer's side of an ended connection cannot be told from its death before all waiting
   // connections have been accepted.
@@ -76,7 +77,8 @@ class TcpEndpoint final : public Endpoint {
 
  private:
   bool peer_left() const;
-  void lose(Rank culprit, const std::string& text);
+  bool believe(std::uint32_t last_words);
+  void lose(const std::string& text);
 
   Mesh& mesh_;
   Rank peer_;

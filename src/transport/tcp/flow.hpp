@@ -44,13 +44,13 @@ class FrameSender {
   // Something happened on the socket.
   void on_events(std::uint32_t events);
 
-  // The last words. False while they do not fit.
-  bool say_goodbye();
+  // The last words: kGoodbyeAlone, or failed_words(). False while they do not fit.
+  bool say_goodbye(std::uint32_t words = kGoodbyeAlone);
 
   End end() const { return end_; }
   bool reader_has_flow() const { return reader_has_flow_; }
-  // The rank whose loss made the reader give up; -1 when it said nothing of the kind.
-  Rank culprit() const { return culprit_; }
+  // Why the reader gave up, as it came (wire.hpp); 0 when it said nothing of the kind.
+  std::uint32_t failed_words() const { return failed_words_; }
   // Looks whether the reader has said its last words.
   void read_back();
   const std::string& why() const { return why_; }
@@ -70,7 +70,7 @@ class FrameSender {
   bool said_goodbye_ = false;
   End end_ = End::none;
   bool reader_has_flow_ = false;
-  Rank culprit_ = -1;
+  std::uint32_t failed_words_ = 0;
   std::array<std::byte, kHeaderBytes> back_{};
   std::size_t back_got_ = 0;
   std::string why_;
@@ -99,19 +99,22 @@ class FrameReceiver {
   bool peek(Frame& frame);
   void release();
 
-  // The last words to the sender: kGoodbyeAlone, kGoodbyeInPair or kGoodbyeFailed plus a rank.
+  // The last words to the sender: kGoodbyeAlone, kGoodbyeInPair or failed_words().
   // False while they do not fit.
   bool say_goodbye(std::uint32_t words);
 
   End end() const { return end_; }
   const std::string& why() const { return why_; }
+  // Why the sender gave up, as it came; 0 when it said nothing of the kind.
+  std::uint32_t failed_words() const { return failed_words_; }
   bool corrupt() const { return corrupt_; }
   std::size_t memory_bytes() const { return ring_.capacity(); }
 
  private:
   bool front_is_whole() const;
   void finish(End end, std::string why);
-  End last_words() const;
+  void finish(const FrameHeader& goodbye);
+  void find_last_words(std::string why);
 
   Socket socket_;
   Ring ring_;
@@ -121,6 +124,7 @@ class FrameReceiver {
   bool corrupt_ = false;
   bool said_goodbye_ = false;
   End end_ = End::none;
+  std::uint32_t failed_words_ = 0;
   std::string why_;
 };
 

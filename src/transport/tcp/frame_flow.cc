@@ -110,7 +110,7 @@ bool FrameSender::take_last_words() {
   const FrameHeader header = read_header(back_.data());
   if (back_got_ < back_.size() || header.bytes != kGoodbyeBytes) return false;
   if ((header.tag & kGoodbyeFailed) != 0) {
-    culprit_ = static_cast<Rank>(header.tag & ~kGoodbyeFailed);
+    failed_words_ = header.tag;
     end_ = End::lost;
     why_ = "it failed";
   } else {
@@ -132,11 +132,11 @@ void FrameSender::lose(int error) {
   why_ = error == 0 ? "connection closed" : std::strerror(error);
 }
 
-bool FrameSender::say_goodbye() {
+bool FrameSender::say_goodbye(std::uint32_t words) {
   if (said_goodbye_ || end_ != End::none || !opened()) return true;
   if (greeting_sent_ < greeting_.size()) flush();
   if (greeting_sent_ < greeting_.size() || ring_.stored() > 0) return false;
-  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, kGoodbyeAlone});
+  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, words});
   return said_goodbye_;
 }
 
@@ -184,8 +184,7 @@ bool FrameReceiver::receive() {
     if (errno != EINTR) ready_ = false;
     return false;
   }
-  const std::string why = got == 0 ? "connection closed" : std::strerror(errno);
-  finish(last_words(), why);
+  find_last_words(got == 0 ? "connection closed" : std::strerror(errno));
   return true;
 }
 
@@ -195,17 +194,22 @@ void FrameReceiver::finish(End end, std::string why) {
   why_ = std::move(why);
 }
 
-// Whether the stored frames end with a goodbye.
-End FrameReceiver::last_words() const {
+void FrameReceiver::finish(const FrameHeader& goodbye) {
+  const bool failed = (goodbye.tag & kGoodbyeFailed) != 0;
+  if (failed) failed_words_ = goodbye.tag;
+  finish(failed ? End::lost : End::goodbye, failed ? "it failed" : "");
+}
+
+// The stream has ended: whether the stored frames end with a goodbye.
+void FrameReceiver::find_last_words(std::string why) {
   std::size_t at = 0;
   while (ring_.stored() - at >= kHeaderBytes) {
     const FrameHeader header = read_header(ring_.front() + at);
-    if (header.bytes == kGoodbyeBytes) return End::goodbye;
-    if (header.bytes > frame_bytes_max_ || frame_span(header.bytes) > ring_.stored() - at)
-      return End::lost;
+    if (header.bytes == kGoodbyeBytes) return finish(header);
+    if (header.bytes > frame_bytes_max_ || frame_span(header.bytes) > ring_.stored() - at) break;
     at += frame_span(header.bytes);
   }
-  return End::lost;
+  finish(End::lost, std::move(why));
 }
 
 bool FrameReceiver::peek(Frame& frame) {
@@ -213,7 +217,7 @@ bool FrameReceiver::peek(Frame& frame) {
   const FrameHeader header = read_header(ring_.front());
   if (header.bytes > frame_bytes_max_) {
     if (header.bytes == kGoodbyeBytes)
-      finish(End::goodbye, "");
+      finish(header);
     else
       corrupt_ = true;
     return false;

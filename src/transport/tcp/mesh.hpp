@@ -17,10 +17,7 @@ namespace tutti::transport::tcp {
 class Mesh {
  public:
   Mesh(const TransportOptions& options, Poller poller)
-      : options_(options),
-        authenticator_(options.job_secret),
-        poller_(std::move(poller)),
-        culprit_(options.rank) {}
+      : options_(options), authenticator_(options.job_secret), poller_(std::move(poller)) {}
 
   // Reads the cards of all ranks. Errors  name the rank.
   Status learn(const std::vector<std::string>& cards);
@@ -53,12 +50,6 @@ class Mesh {
     if (status_.ok()) status_ = status;
   }
 
-  // Whose loss the failure comes from; the first one counts. This rank while nobody is to blame.
-  void blame(Rank rank) {
-    if (status_.ok()) culprit_ = rank;
-  }
-  Rank culprit() const { return culprit_; }
-
  private:
   const std::string& nonce(Rank rank) const { return nonces_[static_cast<std::size_t>(rank)]; }
 
@@ -71,7 +62,6 @@ class Mesh {
   std::vector<std::string> nonces_;
   int glances_ = kGlances;
   Status status_;
-  Rank culprit_;
 };
 
 }  // namespace tutti::transport::tcp

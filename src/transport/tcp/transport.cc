@@ -54,10 +54,7 @@ class TcpTransport final : public Transport {
   void release_shareable(void* memory) override {
     TUTTI_ASSERT(memory == nullptr, "this transport has no shareable memory");
   }
-  void give_up(const Status& why) override {
-    if (why.culprit() >= 0 && why.culprit() < size()) mesh_.blame(why.culprit());
-    mesh_.fail(why);
-  }
+  void give_up(const Status& why) override { mesh_.fail(why); }
   bool flushed() const override;
   std::size_t memory_bytes() const override;
 
@@ -241,7 +238,7 @@ void TcpTransport::leave() {
   if (!mesh_.status().ok()) {
     accept_all();
     for (const auto& endpoint : endpoints_)
-      if (endpoint) endpoint->pass_on(mesh_.culprit());
+      if (endpoint) endpoint->pass_on(mesh_.status());
     // Signals tell it, too, and may still be connecting.
     while (!signals_flushed() && std::chrono::steady_clock::now() < end) {
       collect(1000);

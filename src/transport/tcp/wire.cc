@@ -1,10 +1,36 @@
 // wire.cc: see wire.hpp.
 #include "transport/tcp/wire.hpp"
 
+#include <fmt/format.h>
+
 #include "transport/bootstrap/bytes.hpp"
 #include "transport/bootstrap/message.hpp"
 
 namespace tutti::transport::tcp {
+namespace {
+
+constexpr std::uint32_t kCulpritBits = 24;
+constexpr std::uint32_t kNobody = (1U << kCulpritBits) - 1;
+
+}  // namespace
+
+std::uint32_t failed_words(const Status& failure) {
+  const auto culprit = static_cast<std::uint32_t>(failure.culprit());
+  return kGoodbyeFailed | static_cast<std::uint32_t>(failure.code()) << kCulpritBits |
+         (failure.culprit() < 0 ? kNobody : culprit & kNobody);
+}
+
+std::optional<Status> read_failed_words(std::uint32_t words, Rank from) {
+  if ((words & kGoodbyeFailed) == 0) return std::nullopt;
+  const std::uint32_t code = (words & ~kGoodbyeFailed) >> kCulpritBits;
+  const bool known = code > 0 && code <= static_cast<std::uint32_t>(StatusCode::internal);
+  const std::uint32_t culprit = words & kNobody;
+  const Rank whom = culprit == kNobody ? Status::kUnknownRank : static_cast<Rank>(culprit);
+  const StatusCode what = known ? static_cast<StatusCode>(code) : StatusCode::peer_lost;
+  if (what == StatusCode::peer_lost && whom != from && whom >= 0)
+    return Status(what, fmt::format("rank {} was lost, says rank {}", whom, from), whom);
+  return Status(what, fmt::format("rank {} failed: {}", from, to_string(what)), whom);
+}
 namespace {
 
 constexpr std::string_view kMagic = "tuttitcp";

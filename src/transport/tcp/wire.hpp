@@ -34,7 +34,12 @@ inline constexpr std::size_t kHeaderBytes = sizeof(FrameHeader);
 inline constexpr std::uint32_t kGoodbyeBytes = 0xffffffff;
 inline constexpr std::uint32_t kGoodbyeAlone = 0;   // the speaker never connected back
 inline constexpr std::uint32_t kGoodbyeInPair = 1;  // its own connection ends with a goodbye too
-inline constexpr std::uint32_t kGoodbyeFailed = 0x80000000;  // plus the rank that it lost
+inline constexpr std::uint32_t kGoodbyeFailed = 0x80000000;  // plus its failure (failed_words)
+
+// Last words of a rank that gives up: what kind of failure, and with which rank it began.
+std::uint32_t failed_words(const Status& failure);
+// Nothing when they say no such thing. `from`: whose words they are.
+std::optional<Status> read_failed_words(std::uint32_t words, Rank from);
 
 inline FrameHeader read_header(const std::byte* at) {
   FrameHeader header;

@@ -30,6 +30,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_SLICE_BYTES", "128K"},
       {"TUTTI_WAIT", "yield"},
       {"TUTTI_CHECKSUMS", "on"},
+      {"TUTTI_CHECK", "strict"},
       {"TUTTI_TIMEOUT_MS", "1500"},
       {"TUTTI_SETUP_TIMEOUT_MS", "250"},
       {"TUTTI_LOG", "debug"},
@@ -51,12 +52,14 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->slice_bytes, 128U << 10);
   EXPECT_EQ(config->wait, WaitChoice::yield);
   EXPECT_TRUE(config->checksums);
+  EXPECT_EQ(config->check, CheckChoice::strict);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config->setup_timeout, std::chrono::milliseconds(250));
   EXPECT_EQ(config->log, LogLevel::debug);
   EXPECT_EQ(config->socket_interface, "eth0");
   EXPECT_EQ(config->job_secret_file, "/run/secret");
   EXPECT_EQ(config->job_secret, std::string("\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17", 16));
+  EXPECT_EQ(config->job_board, "/proc/1/fd/5");
   EXPECT_EQ(config->tuning_file, "/etc/tuning");
   EXPECT_EQ(config->test_data, "/data");
 }

@@ -1,0 +1,51 @@
+// The records are those that travel with every call; see arrival.hpp.
+#include "runtime/strict.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace tutti::runtime {
+namespace {
+
+// Marks the sequence numbers of these calls, so that none is taken for a user's all_gather.
+constexpr std::uint32_t kCheckSequence = 1U << 31;
+
+std::string told(std::span<const std::byte> record) {
+  const auto arrival = decode_arrival(record);
+  return arrival ? to_string(arrival->signature) : "something that makes no sense";
+}
+
+}  // namespace
+
+StrictCheck::StrictCheck(Rank rank, int size)
+    : rank_(rank), size_(size), all_(static_cast<std::size_t>(size) * kArrivalBytes) {}
+
+Call StrictCheck::begin(const Signature& mine, const collectives::Plan& plan) {
+  Signature shown = mine;
+  shown.direct = false;  // records with memory references are longer; plan_hash tells this, too
+  encode_signature(shown, mine_);
+  Call call;
+  call.signature.sequence = kCheckSequence | ++sequence_;
+  call.signature.collective = Collective::all_gather;
+  call.signature.type = kType;
+  call.signature.count = kCount;
+  call.signature.direct = plan.settings.direct;
+  call.signature.plan_hash = plan.hash;
+  call.input = mine_.data();
+  call.output = all_.data();
+  return call;
+}
+
+Status StrictCheck::verdict() const {
+  for (Rank other = 0; other < size_; ++other) {
+    const auto theirs = record(other);
+    if (std::equal(theirs.begin(), theirs.end(), mine_.begin())) continue;
+    return Status(StatusCode::mismatch,
+                  fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
+                              rank_, told(mine_), other, told(theirs)));
+  }
+  return Status();
+}
+
+}  // namespace tutti::runtime
