@@ -39,9 +39,16 @@ struct Tally {
   std::uint64_t calls = 0;
   std::uint64_t events = 0;
   std::uint64_t kills = 0;
+  std::uint64_t silent_kills = 0;
+  std::uint64_t pauses = 0;
+  std::uint64_t aborts = 0;
+  std::uint64_t damaged_frames = 0;
+  std::uint64_t mismatches = 0;
   std::uint64_t failed_calls = 0;
+  std::uint64_t shrinks = 0;
   std::uint64_t wrong = 0;
   std::uint64_t hangs = 0;
+  std::uint64_t leaks = 0;
   std::uint64_t errors = 0;
   std::map<std::uint64_t, std::string> troubles;  // by seed
 };
@@ -51,9 +58,16 @@ void count(Tally& tally, std::uint64_t seed, const ChaosVerdict& verdict) {
   tally.calls += static_cast<std::uint64_t>(verdict.calls);
   tally.events += verdict.events;
   tally.kills += static_cast<std::uint64_t>(verdict.kills);
+  tally.silent_kills += static_cast<std::uint64_t>(verdict.silent_kills);
+  tally.pauses += static_cast<std::uint64_t>(verdict.pauses);
+  tally.aborts += static_cast<std::uint64_t>(verdict.aborts);
+  tally.damaged_frames += verdict.damaged_frames;
+  tally.mismatches += static_cast<std::uint64_t>(verdict.mismatches);
+  tally.shrinks += static_cast<std::uint64_t>(verdict.shrinks);
   tally.failed_calls += static_cast<std::uint64_t>(verdict.failed_calls);
   tally.wrong += verdict.outcome == Outcome::wrong;
   tally.hangs += verdict.outcome == Outcome::hang;
+  tally.leaks += verdict.outcome == Outcome::leak;
   tally.errors += verdict.outcome == Outcome::error;
   if (verdict.outcome != Outcome::right) tally.troubles.emplace(seed, verdict.trouble);
 }
@@ -87,22 +101,34 @@ Tally run_many(const ChaosOptions& options) {
   return tally;
 }
 
+std::string flags(const ChaosLimits& limits) {
+  return std::string(limits.faults ? " --faults" : "") +
+         (limits.mismatches ? " --mismatches" : "") + (limits.strict ? " --strict" : "");
+}
+
 int report(const Tally& tally, double seconds, const ChaosOptions& options) {
   std::size_t shown = 0;
   for (const auto& [seed, trouble] : tally.troubles) {
     if (++shown > kTroublesShown) break;
     fmt::print("seed {}: {}\n    look again: tutti chaos --seed {} --ranks {}..{} --calls {}{}\n",
                seed, trouble, seed, options.limits.ranks_min, options.limits.ranks_max,
-               options.limits.calls_max, options.limits.faults ? " --faults" : "");
+               options.limits.calls_max, flags(options.limits));
   }
   if (options.limits.faults)
-    fmt::print("{} ranks died; {} calls failed for it, and named the dead\n", tally.kills,
-               tally.failed_calls);
+    fmt::print(
+        "{} ranks died and {} fell silent, {} paused, {} aborted, {} frames were damaged; {} calls "
+        "failed for it, and named the cause; {} times the survivors went on\n",
+        tally.kills, tally.silent_kills, tally.pauses, tally.aborts, tally.damaged_frames,
+        tally.failed_calls, tally.shrinks);
+  if (options.limits.mismatches)
+    fmt::print("{} times a rank made another call than the others, and all of them were told{}\n",
+               tally.mismatches,
+               options.limits.strict ? " before anything was written" : "");
   fmt::print(
-      "{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} errors; "
+      "{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} leaks, {} errors; "
       "{:.1f} s, {:.0f} worlds/s\n",
       tally.worlds, options.first_seed, options.first_seed + options.seeds - 1, tally.calls,
-      tally.events, tally.wrong, tally.hangs, tally.errors, seconds,
+      tally.events, tally.wrong, tally.hangs, tally.leaks, tally.errors, seconds,
       static_cast<double>(tally.worlds) / seconds);
   return tally.troubles.empty() ? 0 : 1;
 }
@@ -149,7 +175,12 @@ void add_chaos_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "One world, in detail: its calls and event hash");
   command->add_flag("--trace", options->trace, "With --seed: every event as well");
-  command->add_flag("--faults", options->limits.faults, "Ranks die, too");
+  command->add_flag("--faults", options->limits.faults,
+                    "Ranks die, pause and abort, frames are damaged; the survivors go on");
+  command->add_flag("--mismatches", options->limits.mismatches,
+                    "A rank makes another call than the others");
+  command->add_flag("--strict", options->limits.strict,
+                    "Calls are checked before they are made (TUTTI_CHECK=strict)");
   command->add_option("--threads", options->threads, "Threads; 0: one for each core")
       ->capture_default_str();
   command->add_option("--calls", options->limits.calls_max, "At most so many calls in a world")

@@ -1,381 +1,537 @@
 // Draws a world and its calls from the seed, lets chance decide who moves next, and checks.
 #include "cli/chaos_world.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "cli/chaos_oracle.hpp"
-#include "collectives/algorithms/table.hpp"
-#include "collectives/lowering.hpp"
-#include "runtime/executor.hpp"
+#include "cli/chaos_call.hpp"
+#include "runtime/shrink.hpp"
+#include "transport/checked/transport.hpp"
 #include "transport/sim/transport.hpp"
 #include "transport/sim/world.hpp"
 
 namespace tutti::cli {
 namespace {
 
-using collectives::Algorithm;
-using collectives::LoweredProgram;
-using collectives::Plan;
+using runtime::CommunicatorState;
+using runtime::Decision;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr double kUntouched = 99;
-constexpr double kReused = 111;
-constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
+constexpr int kPatienceSweeps = 24;  // of all ranks without a move, before the world stands still
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
-// Reproducible choices for the shape of the world, before there is a world to ask.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ULL + 0x1234567) {}
-  std::uint64_t below(std::uint64_t bound) {
-    state_ += 0x9e3779b97f4a7c15ULL;  // splitmix64
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return (z ^ (z >> 31)) % bound;
-  }
-  int between(int low, int high) {
-    return low + static_cast<int>(below(static_cast<std::uint64_t>(high - low + 1)));
-  }
-  template <typename Array>
-  auto one_of(const Array& array) {
-    return array[below(std::size(array))];
-  }
+// A rank of the world, and the communicator that it is in at present.
+struct Participant {
+  Rank rank = 0;  // in the world
+  std::shared_ptr<CommunicatorState> comm;
+  Transport* transport = nullptr;               // of `comm`
+  std::vector<std::shared_ptr<CommunicatorState>> former;  // kept, as a program may
+  std::shared_ptr<const collectives::Plan> plan;           // of the call at hand
+  std::shared_ptr<runtime::WorkState> work;
+  std::unique_ptr<RankBuffers> buffers;
+  bool gone = false;  // dead, or aborted and left
+  std::uint64_t paused_until = 0;
 
- private:
-  std::uint64_t state_;
+  enum class Task { none, enter, call, agree } task = Task::none;
+  std::optional<Decision> decision;
 };
 
-// A call as the ranks make it.
-struct PlannedCall {
-  ChaosCall call;
-  const Algorithm* algorithm = nullptr;
-  int group = 1;
-  collectives::PlanSettings settings;
-  bool in_place = false;
-  std::vector<Plan> plans;  // by rank
-};
-
-// One rank's buffers for a call.
-struct RankBuffers {
-  std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::vector<std::pair<std::byte*, bool>> owned;  // and whether it is the transport's
+struct Fault {
+  enum class Kind { death, silent_death, pause, abort };
+  std::uint64_t turn = 0;
+  Rank rank = 0;
+  Kind kind = Kind::death;
 };
 
 class ChaosWorld {
  public:
   ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, bool tell_events)
-      : dice_(seed), limits_(limits), tell_events_(tell_events) {
+      : dice_(seed), limits_(limits) {
     transport::SimOptions options;
     options.seed = seed;
     options.size = dice_.between(limits.ranks_min, limits.ranks_max);
-    options.channel_count = dice_.between(1, 3);
+    room_.channels = dice_.between(1, 3);
+    options.channel_count = room_.channels + 1;
     options.frame_bytes_max = at(dice_.between(4, 32)) * 128;
     options.queue_frames_max = dice_.between(2, 6);
     options.ranks_per_host = dice_.between(1, options.size);
     options.meanwhile_per_mille = dice_.between(0, 1) * 100;
-    world_ = std::make_unique<transport::SimWorld>(options);
-    if (tell_events_)
-      world_->observe([this](const transport::SimEvent& event) { say("  " + to_string(event)); });
-    for (Rank r = 0; r < options.size; ++r) {
-      transports_.push_back(transport::make_sim_transport(*world_, r));
-      executors_.push_back(std::make_unique<runtime::Executor>(*transports_.back()));
+    checked_ = limits.faults && dice_.one_in(4);
+    if (checked_) {
+      options.damage_per_mille = static_cast<int>(dice_.below(2) * dice_.below(20));
+      options.damage_channels = room_.channels;
     }
-    say(
-        fmt::format("seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
-                    "at most {}",
-                    seed, options.size, options.ranks_per_host, options.channel_count,
-                    options.frame_bytes_max, options.queue_frames_max));
+    world_ = std::make_unique<transport::SimWorld>(options);
+    if (tell_events)
+      world_->observe([this](const transport::SimEvent& event) { say("  " + to_string(event)); });
+    room_.frame_bytes = options.frame_bytes_max - (checked_ ? transport::kChecksumBytes : 0);
+    participants_.resize(at(options.size));
+    std::vector<Rank> all;
+    for (Rank r = 0; r < options.size; ++r) all.push_back(r);
+    for (Rank r = 0; r < options.size; ++r) {
+      participants_[at(r)].rank = r;
+      join(participants_[at(r)], 0, r);
+    }
+    members_ = all;
+    say(fmt::format("seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
+                    "at most {}{}",
+                    seed, options.size, options.ranks_per_host, room_.channels,
+                    room_.frame_bytes, options.queue_frames_max,
+                    checked_ ? fmt::format(", checksums, {} of 1000 frames damaged",
+                                           options.damage_per_mille)
+                             : ""));
   }
 
   ChaosVerdict run() {
     const int calls = dice_.between(1, limits_.calls_max);
-    draw_kills();
-    for (int i = 0; i < calls && verdict_.outcome == Outcome::right; ++i) run_call();
-    verdict_.events = world_->event_count();
-    verdict_.event_hash = world_->event_hash();
+    draw_faults();
+    if (limits_.mismatches)
+      run_mismatch(calls);
+    else
+      for (int i = 0; i < calls && fine() && !failed_; ++i) run_call(draw_call(dice_, size(), room_));
+    if (failed_ && fine() && !limits_.mismatches) recover();
+    finish();
     return std::move(verdict_);
   }
 
  private:
-  int ranks() const { return world_->options().size; }
+  int size() const { return static_cast<int>(members_.size()); }
+  bool fine() const { return verdict_.outcome == Outcome::right; }
+  Participant& member(Rank r) { return participants_[at(members_[at(r)])]; }
 
   void say(std::string line) { verdict_.story.push_back(std::move(line)); }
 
   void trouble(Outcome outcome, std::string text) {
+    if (!fine()) return;
     verdict_.outcome = outcome;
     verdict_.trouble = std::move(text);
   }
 
-  // Nobody, one rank or two, at any time; but never all of them. As often each, where there are
-  // three ranks or more.
-  void draw_kills() {
-    if (!limits_.faults || ranks() == 1) return;
-    const int kills = dice_.between(0, std::min(2, ranks() - 1));
-    const std::uint64_t horizons[] = {50, 500, 5000};
-    for (int i = 0; i < kills; ++i) {
-      const std::uint64_t turn = dice_.below(dice_.one_of(horizons));
-      kills_.emplace_back(turn, dice_.between(0, ranks() - 1));
-    }
+  // ---- Communicators ----
+
+  void join(Participant& p, int group, Rank rank) {
+    runtime::CommunicatorParts parts;
+    parts.transport = transport::make_sim_transport(*world_, rank, group);
+    if (checked_)
+      parts.transport = transport::make_checked_transport(std::move(parts.transport),
+                                                          static_cast<std::uint64_t>(group));
+    p.transport = parts.transport.get();
+    parts.patience = {2, 4};
+    if (limits_.strict) parts.config.check = base::CheckChoice::strict;
+    parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };
+    if (p.comm) p.former.push_back(std::move(p.comm));
+    p.comm = std::make_shared<CommunicatorState>(std::move(parts));
+    if (limits_.strict) use_check_plan(p);
   }
 
-  // Those whose turn has come die.
-  void kill_due() {
-    for (auto& [turn, rank] : kills_) {
-      if (turn != turns_ || world_->killed(rank)) continue;
-      world_->kill(rank);
-      ++verdict_.kills;
-      say(fmt::format("  rank {} dies at turn {}", rank, turns_));
+  // ---- Faults ----
+
+  // Nobody, or a few, at any time; but never all of them.
+  void draw_faults() {
+    if (!limits_.faults || size() == 1) return;
+    const std::uint64_t horizons[] = {50, 500, 5000};
+    const auto when = [&] { return dice_.below(dice_.one_of(horizons)); };
+    const int kills = dice_.between(0, std::min(3, size() - 1));
+    for (int i = 0; i < kills; ++i)
+      faults_.push_back({when(), dice_.between(0, size() - 1),
+                         dice_.one_in(6) ? Fault::Kind::silent_death : Fault::Kind::death});
+    if (dice_.one_in(4))
+      faults_.push_back({when(), dice_.between(0, size() - 1), Fault::Kind::pause});
+    if (dice_.one_in(10))
+      faults_.push_back({when(), dice_.between(0, size() - 1), Fault::Kind::abort});
+  }
+
+  int living() const {
+    return static_cast<int>(std::count_if(participants_.begin(), participants_.end(),
+                                          [](const Participant& p) { return !p.gone; }));
+  }
+
+  void strike_due() {
+    for (const Fault& fault : faults_) {
+      Participant& p = participants_[at(fault.rank)];
+      if (fault.turn != turns_ || p.gone) continue;
+      strike(fault, p);
     }
     ++turns_;
   }
 
-  bool is_dead(Rank rank) const { return world_->killed(rank); }
-
-  // An error is right when it names a rank that died.
-  void judge_failure(const Status& status) {
-    if (status.code() == StatusCode::peer_lost && status.culprit() >= 0 &&
-        status.culprit() < ranks() && is_dead(status.culprit()))
-      return;
-    trouble(Outcome::error, status.to_string());
-  }
-
-  PlannedCall draw_call() {
-    PlannedCall planned;
-    ChaosCall& call = planned.call;
-    Result<Schedule> schedule = Status(StatusCode::internal, "not drawn");
-    while (!schedule.ok()) {  // some algorithms do not serve every number of ranks
-      const auto algorithms = collectives::all_algorithms();
-      planned.algorithm = &algorithms[dice_.below(algorithms.size())];
-      planned.group = planned.algorithm->grouped ? dice_.between(2, 4) : 1;
-      call.root = dice_.between(0, ranks() - 1);
-      schedule = collectives::build(*planned.algorithm, ranks(), call.root, planned.group);
-    }
-    call.collective = planned.algorithm->collective;
-    call.ranks = ranks();
-    call.type = dice_.one_of(kAllDataTypes);
-    call.op = dice_.one_of(kAllReduceOps);
-    const std::uint64_t magnitudes[] = {2, 20, 300, 2000};
-    call.count = call.collective == Collective::barrier ? 0 : dice_.below(dice_.one_of(magnitudes));
-    planned.settings.channels = dice_.between(1, world_->options().channel_count);
-    planned.settings.slice_bytes = draw_slice_bytes(planned, schedule->shape);
-    planned.settings.direct = dice_.below(2) == 0;
-    planned.in_place = dice_.below(2) == 0 && call.collective != Collective::all_to_all &&
-                       call.collective != Collective::send_recv;
-    for (LoweredProgram& program : collectives::lower_all(*schedule))
-      planned.plans.push_back(Plan{std::string(planned.algorithm->name), planned.settings,
-                                   std::make_shared<LoweredProgram>(std::move(program)), 1});
-    return planned;
-  }
-
-  // Mostly a third of a frame or more. Now and then so small that the call has more slices than the
-  // executor's window holds, but not hundreds of them.
-  std::size_t draw_slice_bytes(const PlannedCall& planned, const ScheduleShape& shape) {
-    const std::size_t frame = world_->options().frame_bytes_max;
-    if (dice_.below(8) != 0) return frame / (1 + dice_.below(3));
-    const std::size_t element = size_of(planned.call.type);
-    std::size_t bytes = at(shape.message_chunks_max) * element;
-    while (bytes < frame && collectives::slices_needed(shape, planned.call.count, element,
-                                                       planned.settings.channels, bytes) > kSlices)
-      bytes *= 2;
-    return std::min(bytes, frame);
-  }
-
-  std::string describe(const PlannedCall& planned) const {
-    const ChaosCall& c = planned.call;
-    return fmt::format("{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
-                       planned.algorithm->name, to_string(c.collective), c.count, to_string(c.type),
-                       to_string(c.op), c.root, planned.group, planned.settings.channels,
-                       planned.settings.slice_bytes, planned.settings.direct ? "direct" : "staged",
-                       planned.in_place ? ", in place" : "");
-  }
-
-  // Memory that peers may or may not be able to address.
-  std::byte* allocate(Rank rank, std::size_t bytes, RankBuffers& buffers) {
-    const bool shareable = dice_.below(2) == 0;
-    void* memory = shareable ? transports_[at(rank)]->allocate_shareable(bytes + 1) : nullptr;
-    const bool is_transports = memory != nullptr;
-    if (!is_transports) memory = ::operator new(bytes + 1);
-    buffers.owned.emplace_back(static_cast<std::byte*>(memory), is_transports);
-    return static_cast<std::byte*>(memory);
-  }
-
-  RankBuffers make_buffers(const PlannedCall& planned, Rank rank) {
-    const ChaosCall& c = planned.call;
-    const std::size_t element = size_of(c.type);
-    RankBuffers buffers;
-    const bool only_root =
-        c.collective == Collective::gather || c.collective == Collective::scatter;
-    if (planned.in_place && (!only_root || rank == c.root)) {
-      const std::size_t block = at(rank) * c.count * element;
-      std::byte* memory =
-          allocate(rank, std::max(input_count(c), output_count(c)) * element, buffers);
-      const bool gathers =
-          c.collective == Collective::all_gather || c.collective == Collective::gather;
-      const bool scatters =
-          c.collective == Collective::reduce_scatter || c.collective == Collective::scatter;
-      buffers.input = memory + (gathers ? block : 0);
-      buffers.output = memory + (scatters ? block : 0);
-    } else {
-      buffers.input = allocate(rank, input_count(c) * element, buffers);
-      buffers.output = allocate(rank, output_count(c) * element, buffers);
-    }
-    return buffers;
-  }
-
-  // When a rank enters the call, and not before: until then its memory is its own, and what a peer
-  // stored there too early is lost, as it should be.
-  void fill(const ChaosCall& c, Rank rank, const RankBuffers& buffers) {
-    const bool in_place = buffers.owned.size() == 1;
-    for (std::size_t i = 0; i < output_count(c) && !in_place; ++i)
-      store(c.type, buffers.output, i, kUntouched);
-    for (std::size_t i = 0; i < input_count(c); ++i)
-      store(c.type, buffers.input, i, contribution(c, rank, i));
-  }
-
-  // When a rank's call is complete its memory is its own again: the results must be there, and what
-  // the rank then does to its buffers must harm nobody.
-  void leave(const PlannedCall& planned, Rank rank, const RankBuffers& buffers) {
-    check(planned, rank, buffers);
-    const ChaosCall& c = planned.call;
-    for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, buffers.output, i, kReused);
-    for (std::size_t i = 0; i < input_count(c); ++i) store(c.type, buffers.input, i, kReused);
-  }
-
-  void release(Rank rank, const RankBuffers& buffers) {
-    for (const auto& [memory, is_transports] : buffers.owned) {
-      if (is_transports)
-        transports_[at(rank)]->release_shareable(memory);
-      else
-        ::operator delete(memory);
-    }
-  }
-
-  void run_call() {
-    const PlannedCall planned = draw_call();
-    say(describe(planned));
-    std::vector<RankBuffers> buffers;
-    for (Rank r = 0; r < ranks(); ++r) buffers.push_back(make_buffers(planned, r));
-    ++sequence_;
-    ++verdict_.calls;
-    // Ranks enter the call one by one, whenever chance lets them.
-    waiting_to_start_.assign(at(ranks()), true);
-    move_until_done(planned, buffers);
-    for (Rank r = 0; r < ranks(); ++r)
-      if (!is_dead(r) && !executors_[at(r)]->status().ok()) {
-        ++verdict_.failed_calls;
+  void strike(const Fault& fault, Participant& p) {
+    switch (fault.kind) {
+      case Fault::Kind::pause:
+        ++verdict_.pauses;
+        p.paused_until = turns_ + 2000;
+        say(fmt::format("  rank {} pauses at turn {}", p.rank, turns_));
+        return;
+      case Fault::Kind::abort:
+        if (living() <= 1 || p.task == Participant::Task::agree) return;
+        ++verdict_.aborts;
+        aborted_.push_back(p.rank);
+        say(fmt::format("  rank {} aborts at turn {}", p.rank, turns_));
+        p.comm->abort();
+        return;
+      default:
         break;
+    }
+    if (living() <= 1) return;
+    const bool silent = fault.kind == Fault::Kind::silent_death;
+    ++(silent ? verdict_.silent_kills : verdict_.kills);
+    say(fmt::format("  rank {} dies{} at turn {}", p.rank, silent ? " silently" : "", turns_));
+    world_->kill(p.rank, silent);
+    p.gone = true;
+  }
+
+  bool any_silent() const { return verdict_.silent_kills > 0; }
+
+  // An error is right when something happened that explains it, and it names whom it should.
+  void judge_failure(const Participant& p, const Status& status) {
+    const Rank whom = status.culprit() >= 0 && status.culprit() < size()
+                          ? members_[at(status.culprit())]
+                          : Status::kUnknownRank;
+    const bool known = whom != Status::kUnknownRank;
+    bool right = false;
+    switch (status.code()) {
+      case StatusCode::peer_lost:
+        right = known && (world_->killed(whom) || participants_[at(whom)].gone);
+        break;
+      case StatusCode::aborted:
+        right = known && std::count(aborted_.begin(), aborted_.end(), whom) > 0;
+        break;
+      case StatusCode::timeout:
+        right = any_silent();
+        break;
+      case StatusCode::corrupt_data:
+        right = world_->damaged_frames() > 0;
+        break;
+      case StatusCode::mismatch:
+        right = verdict_.mismatches > 0;
+        break;
+      case StatusCode::revoked:
+        right = recovering_;
+        break;
+      default:
+        break;
+    }
+    if (!right) trouble(Outcome::error, fmt::format("rank {}: {}", p.rank, status.to_string()));
+  }
+
+  // ---- Calls ----
+
+  // Of the members at present. `odd` makes the variant instead.
+  void run_call(const PlannedCall& planned, const PlannedCall* variant = nullptr, Rank odd = -1) {
+    say(describe(planned) +
+        (variant != nullptr ? fmt::format("; rank {} calls {}", odd, describe(*variant)) : ""));
+    ++verdict_.calls;
+    planned_ = &planned;
+    variant_ = variant;
+    odd_ = odd;
+    for (Rank r = 0; r < size(); ++r) {
+      Participant& p = member(r);
+      if (p.gone) continue;
+      p.buffers = std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant);
+      p.task = Participant::Task::enter;
+    }
+    // Ranks enter the call one by one, whenever chance lets them.
+    move_until_done();
+    for (Rank r = 0; r < size(); ++r) member(r).buffers.reset();
+    if (failed_ && fine()) ++verdict_.failed_calls;
+  }
+
+  const PlannedCall& call_of(Rank r) const {
+    return variant_ != nullptr && r == odd_ ? *variant_ : *planned_;
+  }
+
+  void enter(Participant& p) {
+    const Rank r = p.comm->rank();
+    const PlannedCall& planned = call_of(r);
+    p.buffers->fill(planned.call, r);
+    p.plan = planned.plans[at(r)];
+    p.work.reset();
+    auto work = p.comm->start_work(
+        request_of(planned, r, p.buffers->input(), p.buffers->output()));
+    p.task = Participant::Task::none;
+    if (!work.ok()) return trouble(Outcome::error, work.status().to_string());
+    p.work = *std::move(work);
+    p.task = Participant::Task::call;
+    leave_if_done(p);
+  }
+
+  void use_check_plan(Participant& p) {
+    const int ranks = p.comm->size();
+    if (check_plans_.size() != at(ranks))
+      check_plans_ = plain_plans("bruck", Collective::all_gather, ranks, 4096);
+    p.comm->use_check_plan(check_plans_[at(p.comm->rank())]);
+  }
+
+  // When a rank's call is complete the results must be there.
+  void leave_if_done(Participant& p) {
+    if (!p.work->done()) return;
+    const Rank r = p.comm->rank();
+    const PlannedCall& planned = call_of(r);
+    p.task = Participant::Task::none;
+    const Status status = p.work->status();
+    if (!status.ok()) {
+      failed_ = true;
+      judge_failure(p, status);
+      if (status.code() == StatusCode::mismatch && limits_.strict &&
+          p.buffers->touched(planned.call) && fine())
+        trouble(Outcome::wrong,
+                fmt::format("rank {} wrote its output before the mismatch was found", p.rank));
+    } else if (variant_ == nullptr) {
+      if (const std::string wrong = p.buffers->find_wrong(planned, r); !wrong.empty())
+        trouble(Outcome::wrong, wrong);
+    }
+    if (status.code() != StatusCode::mismatch || !limits_.strict) p.buffers->spoil(planned.call);
+    if (status.code() == StatusCode::aborted &&
+        std::count(aborted_.begin(), aborted_.end(), p.rank) > 0)
+      leave(p);
+  }
+
+  // A rank that aborted takes no part in what the others do then.
+  void leave(Participant& p) {
+    p.gone = true;
+    p.buffers.reset();
+    p.work.reset();  // it holds the communicator, too
+    p.comm.reset();
+  }
+
+  // ---- Mismatches ----
+
+  // One rank makes another call; all must have an error by the end of the next.
+  void run_mismatch(int calls) {
+    const int which = static_cast<int>(dice_.below(static_cast<std::uint64_t>(calls)));
+    for (int i = 0; i <= which && fine(); ++i) {
+      PlannedCall planned = draw_call(dice_, size(), room_);
+      while (i == which && (planned.call.collective == Collective::send_recv || size() == 1 ||
+                            planned.call.collective == Collective::barrier))
+        planned = draw_call(dice_, size(), room_);
+      if (i < which) {
+        run_call(planned);
+        continue;
       }
-    for (Rank r = 0; r < ranks(); ++r) release(r, buffers[at(r)]);
+      planned.in_place = false;
+      const PlannedCall variant = draw_variant(dice_, planned, room_);
+      ++verdict_.mismatches;
+      run_call(planned, &variant, dice_.between(0, size() - 1));
+    }
+    for (int i = 0; i < 1 && fine() && !all_failed(); ++i) {
+      PlannedCall next = draw_call(dice_, size(), room_);
+      while (next.call.collective == Collective::send_recv)
+        next = draw_call(dice_, size(), room_);
+      run_call(next);
+    }
+    if (fine() && !all_failed()) trouble(Outcome::wrong, "a mismatch was not told to all ranks");
   }
 
-  // True when the rank moved.
-  bool move_rank(const PlannedCall& planned, const std::vector<RankBuffers>& buffers, Rank rank) {
-    runtime::Executor& executor = *executors_[at(rank)];
-    if (waiting_to_start_[at(rank)]) {
-      const ChaosCall& c = planned.call;
-      waiting_to_start_[at(rank)] = false;
-      fill(c, rank, buffers[at(rank)]);
-      runtime::Call call;
-      call.signature = {
-          sequence_, c.collective,         c.type, c.op, planned.settings.direct, c.root,
-          c.count,   planned.plans[0].hash};
-      call.input = buffers[at(rank)].input;
-      call.output = buffers[at(rank)].output;
-      const Status status = executor.start(call, planned.plans[at(rank)]);
-      if (!status.ok()) judge_failure(status);
-      return true;
-    }
-    if (executor.done()) {
-      static_cast<void>(transports_[at(rank)]->poll());
-      return false;
-    }
-    const Result<bool> polled = transports_[at(rank)]->poll();
-    const bool moved = executor.advance();
-    // What arrived before a peer was lost may have been all that this call needed.
-    if (!polled.ok() && !executor.done()) executor.fail(polled.status());
-    if (!executor.status().ok())
-      judge_failure(executor.status());
-    else if (executor.done())
-      leave(planned, rank, buffers[at(rank)]);
-    return moved || !polled.ok() || *polled;
-  }
-
-  bool deliver() { return world_->step(); }
-
-  bool all_done() const {
-    for (Rank r = 0; r < ranks(); ++r)
-      if (!is_dead(r) && (waiting_to_start_[at(r)] || !executors_[at(r)]->done())) return false;
+  bool all_failed() {
+    for (Rank r = 0; r < size(); ++r)
+      if (!member(r).gone && (!member(r).work || member(r).work->status().ok())) return false;
     return true;
   }
 
-  void move_until_done(const PlannedCall& planned, const std::vector<RankBuffers>& buffers) {
-    const auto actors = static_cast<std::uint64_t>(ranks()) + 1;
-    std::uint64_t idle = 0;
-    while (verdict_.outcome == Outcome::right && !all_done()) {
-      kill_due();
-      const std::uint64_t actor = world_->random(actors);
-      const auto rank = static_cast<Rank>(actor);
-      bool moved = false;
-      if (actor + 1 == actors)
-        moved = deliver();
-      else if (!is_dead(rank))
-        moved = move_rank(planned, buffers, rank);
-      idle = moved ? 0 : idle + 1;
-      if (idle > 2 * actors && !sweep(planned, buffers)) {
-        // Nothing in flight, nobody moves: nothing will ever happen again.
-        trouble(Outcome::hang, describe_hang());
-      }
+  // ---- Going on ----
+
+  // Those that live agree on who they are and make a call as a smaller communicator; again, when
+  // somebody dies meanwhile.
+  void recover() {
+    recovering_ = true;
+    while (fine() && living() > 0) {
+      if (!agree()) return;
+      failed_ = false;
+      run_call(draw_call(dice_, size(), room_));
+      if (!failed_) return;
     }
   }
 
-  // Everybody once; true when anything moved.
-  bool sweep(const PlannedCall& planned, const std::vector<RankBuffers>& buffers) {
-    bool moved = deliver();
-    for (Rank r = 0; r < ranks(); ++r)
-      if (!is_dead(r)) moved |= move_rank(planned, buffers, r);
-    return moved || verdict_.outcome != Outcome::right;
+  // False when there is no going on, which is right only where somebody died silently.
+  bool agree() {
+    for (Rank r = 0; r < size(); ++r) {
+      Participant& p = member(r);
+      if (p.gone) continue;
+      static_cast<void>(p.comm->revoke(runtime::revoked_by(p.comm->rank())));
+      p.decision.reset();
+      p.task = Participant::Task::agree;
+      const Status begun = p.comm->begin_agreement(~std::uint64_t{0}, {});
+      if (!begun.ok()) trouble(Outcome::error, begun.to_string());
+    }
+    move_until_done();
+    if (!fine() || stuck_) return false;
+    const Decision* common = nullptr;
+    for (Rank r = 0; r < size(); ++r) {
+      const Participant& p = member(r);
+      if (p.gone || !p.decision) continue;
+      if (common == nullptr) common = &*p.decision;
+      if (*common != *p.decision) trouble(Outcome::wrong, "survivors came to different decisions");
+    }
+    if (!fine() || common == nullptr) return false;
+    go_on(Decision(*common));
+    return fine();
   }
 
-  std::string describe_hang() const {
+  void go_on(const Decision& decision) {
+    std::vector<Rank> survivors;
+    for (Rank r = 0; r < size(); ++r) {
+      if (!decision.lost[at(r)])
+        survivors.push_back(members_[at(r)]);
+      else if (!member(r).gone)
+        trouble(Outcome::wrong, fmt::format("rank {} is held for lost and lives", members_[at(r)]));
+    }
+    if (!fine()) return;
+    ++verdict_.shrinks;
+    say(fmt::format("{} of {} ranks go on", survivors.size(), size()));
+    const int group = world_->add_group(survivors);
+    members_ = survivors;
+    for (Rank r = 0; r < size(); ++r) {
+      Participant& p = member(r);
+      if (p.gone) continue;
+      p.work.reset();
+      join(p, group, r);
+      if (dice_.one_in(2)) p.former.clear();  // the others see it leave
+    }
+  }
+
+  // ---- Moving ----
+
+  // True when the rank moved.
+  bool move(Participant& p) {
+    if (p.gone || p.paused_until > turns_) return false;
+    bool moved = false;
+    switch (p.task) {
+      case Participant::Task::enter:
+        enter(p);
+        moved = true;
+        break;
+      case Participant::Task::call:
+        moved = p.comm->drive();
+        if (p.task == Participant::Task::call) leave_if_done(p);
+        break;
+      case Participant::Task::agree:
+        if (auto end = p.comm->move_agreement(moved)) {
+          moved = true;
+          p.task = Participant::Task::none;
+          if (!end->ok())
+            judge_failure(p, end->status());
+          else
+            p.decision = **end;
+        }
+        break;
+      case Participant::Task::none:
+        moved = p.comm->drive();
+        break;
+    }
+    for (const auto& old : p.former) moved |= old->drive();
+    return moved;
+  }
+
+  bool all_done() const {
+    return std::all_of(participants_.begin(), participants_.end(), [](const Participant& p) {
+      return p.gone || p.task == Participant::Task::none;
+    });
+  }
+
+  void move_until_done() {
+    const auto actors = static_cast<std::uint64_t>(participants_.size()) + 1;
+    std::uint64_t idle = 0;
+    asked_ = false;
+    while (fine() && !stuck_ && !all_done()) {
+      strike_due();
+      const std::uint64_t actor = world_->random(actors);
+      const bool moved = actor + 1 == actors ? world_->step() : move(participants_[actor]);
+      idle = moved ? 0 : idle + 1;
+      if (idle > 2 * actors && !anything_moves()) stand_still();
+    }
+  }
+
+  // Everybody, again and again; true when anything moved.
+  bool anything_moves() {
+    for (Participant& p : participants_) p.paused_until = 0;
+    for (int i = 0; i < kPatienceSweeps; ++i) {
+      bool moved = world_->step();
+      for (Participant& p : participants_) moved |= move(p);
+      if (moved || !fine()) return true;
+    }
+    return false;
+  }
+
+  // Nothing is in flight, nobody moves: what is left is what time brings. First those that wait ask
+  // whom they wait for; then, where somebody is silent, the deadline passes.
+  void stand_still() {
+    if (!std::exchange(asked_, true)) {
+      for (Participant& p : participants_)
+        if (!p.gone && p.task == Participant::Task::call) p.comm->inquire();
+      return;
+    }
+    if (!any_silent()) return trouble(Outcome::hang, describe_hang());
+    for (Participant& p : participants_) {
+      if (p.gone || p.task == Participant::Task::none) continue;
+      if (p.task == Participant::Task::call) {
+        p.comm->give_up(*p.work);
+        leave_if_done(p);
+      } else {
+        give_up_agreement(p);
+      }
+      return;
+    }
+  }
+
+  // It must wait for somebody silent, or for the one that does.
+  void give_up_agreement(Participant& p) {
+    const Status status = p.comm->give_up_agreement(std::chrono::milliseconds(1));
+    const Rank whom = status.culprit();
+    if (whom < 0 || !world_->killed_silently(members_[at(whom)]))
+      trouble(Outcome::error, fmt::format("rank {}: {}", p.rank, status.to_string()));
+    stuck_ = true;
+  }
+
+  std::string describe_hang() {
     std::string text = "hang:";
-    for (Rank r = 0; r < ranks(); ++r)
-      if (!is_dead(r) && !executors_[at(r)]->done())
-        text += fmt::format(" rank {} waits for {};", r, executors_[at(r)]->awaited().what);
+    for (Participant& p : participants_) {
+      if (p.gone || p.task == Participant::Task::none) continue;
+      text += fmt::format(" rank {} waits: {};", p.rank,
+                          p.task == Participant::Task::call
+                              ? p.comm->awaited()
+                              : p.comm->give_up_agreement(std::chrono::milliseconds(0)).message());
+    }
     return text;
   }
 
-  void check(const PlannedCall& planned, Rank rank, const RankBuffers& buffers) {
-    const ChaosCall& c = planned.call;
-    for (std::size_t i = 0; i < output_count(c); ++i) {
-      const std::optional<double> wanted = expected(c, rank, i);
-      if (!wanted && planned.in_place) continue;
-      const double got = load(c.type, buffers.output, i);
-      // Rounded to the type as a store would.
-      std::byte rounded[8];
-      store(c.type, rounded, 0, wanted.value_or(kUntouched));
-      if (got != load(c.type, rounded, 0))
-        return trouble(Outcome::wrong,
-                       fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, got,
-                                   load(c.type, rounded, 0), describe(planned)));
+  void finish() {
+    verdict_.events = world_->event_count();
+    verdict_.event_hash = world_->event_hash();
+    verdict_.damaged_frames = world_->damaged_frames();
+    for (Participant& p : participants_) {
+      p.buffers.reset();
+      p.comm.reset();
+      p.former.clear();
+      p.work.reset();
     }
+    if (world_->region_count() != 0)
+      trouble(Outcome::leak, fmt::format("{} regions are left", world_->region_count()));
   }
 
   Dice dice_;
   ChaosLimits limits_;
-  bool tell_events_;
   ChaosVerdict verdict_;
+  CallRoom room_;
+  bool checked_ = false;
   std::unique_ptr<transport::SimWorld> world_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<runtime::Executor>> executors_;
-  std::vector<bool> waiting_to_start_;
-  std::vector<std::pair<std::uint64_t, Rank>> kills_;  // when, who
+  std::vector<Participant> participants_;
+  std::vector<Rank> members_;  // of the communicator at present, by rank there
+  Plans check_plans_;
+  const PlannedCall* planned_ = nullptr;
+  const PlannedCall* variant_ = nullptr;
+  Rank odd_ = -1;
+  bool failed_ = false;
+  bool recovering_ = false;
+  bool stuck_ = false;
+  bool asked_ = false;
+  std::vector<Fault> faults_;
+  std::vector<Rank> aborted_;
   std::uint64_t turns_ = 0;
-  std::uint32_t sequence_ = 0;
 };
 
 }  // namespace

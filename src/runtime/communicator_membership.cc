@@ -29,41 +29,52 @@ Status CommunicatorState::revoke(const Status& why) {
   return Status();
 }
 
+Status CommunicatorState::begin_agreement(std::uint64_t flags, std::string blob) {
+  std::lock_guard lock(mutex_);
+  if (current_ != nullptr || !waiting_.empty())
+    return Status(
+        StatusCode::invalid_argument,
+        fmt::format("rank {}: agree: wait for the collectives that were started first", rank()));
+  if (membership_->under_way())
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("rank {}: agree: an earlier one did not come to its end", rank()));
+  membership_->begin(flags, std::move(blob));
+  return Status();
+}
+
+std::optional<Result<Decision>> CommunicatorState::move_agreement(bool& moved) {
+  std::lock_guard lock(mutex_);
+  static_cast<void>(transport_->poll());
+  look_at_board();
+  moved = membership_->advance();
+  if (auto decision = membership_->take_decision()) {
+    membership_->advance();  // what the others are still to be told
+    if (!decision->lost[static_cast<std::size_t>(rank())]) return *std::move(decision);
+    return Result<Decision>(
+        Status(StatusCode::peer_lost,
+               fmt::format("rank {}: agree: the others hold this rank for lost", rank()), rank()));
+  }
+  if (aborted_.load(std::memory_order_acquire)) return Result<Decision>(abort_status());
+  return std::nullopt;
+}
+
+Status CommunicatorState::give_up_agreement(std::chrono::milliseconds after) {
+  std::lock_guard lock(mutex_);
+  const std::vector<Rank> awaited = membership_->awaited();
+  return Status(StatusCode::timeout,
+                fmt::format("rank {}: agree: not complete after {} ms; waits for {}", rank(),
+                            after.count(), list(awaited)),
+                awaited.empty() ? Status::kUnknownRank : awaited.front());
+}
+
 Result<Decision> CommunicatorState::agree(std::uint64_t flags, std::string blob,
                                           std::chrono::milliseconds timeout) {
-  {
-    std::lock_guard lock(mutex_);
-    if (current_ != nullptr || !waiting_.empty())
-      return Status(
-          StatusCode::invalid_argument,
-          fmt::format("rank {}: agree: wait for the collectives that were started first", rank()));
-    if (membership_->under_way())
-      return Status(StatusCode::invalid_argument,
-                    fmt::format("rank {}: agree: an earlier one did not come to its end", rank()));
-    membership_->begin(flags, std::move(blob));
-  }
+  TUTTI_TRY(begin_agreement(flags, std::move(blob)));
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, timeout);
   while (true) {
     bool moved = false;
-    {
-      std::lock_guard lock(mutex_);
-      static_cast<void>(transport_->poll());
-      if (waiter.has_time()) look_at_board();
-      moved = membership_->advance();
-      if (auto decision = membership_->take_decision()) {
-        membership_->advance();  // what the others are still to be told
-        if (!decision->lost[static_cast<std::size_t>(rank())]) return *std::move(decision);
-        return Status(StatusCode::peer_lost,
-                      fmt::format("rank {}: agree: the others hold this rank for lost", rank()),
-                      rank());
-      }
-      if (aborted_.load(std::memory_order_acquire)) return abort_status();
-      if (waiter.expired())
-        return Status(StatusCode::timeout,
-                      fmt::format("rank {}: agree: not complete after {} ms; waits for {}", rank(),
-                                  timeout.count(), list(membership_->awaited())),
-                      membership_->awaited().front());
-    }
+    if (auto end = move_agreement(moved)) return *std::move(end);
+    if (waiter.expired()) return give_up_agreement(timeout);
     if (!moved && waiter.has_time()) moved = drive_others(*this);
     if (moved)
       waiter.progressed();

@@ -19,8 +19,6 @@ constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 // What all_to_all_v is planned for: the plan must not depend on what only some ranks know.
 constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
-constexpr int kIdlePollsMax = 64;
-constexpr int kIdleRoundsPerHearing = 8;
 constexpr int kRoundsAtOnce = 64;
 
 std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
@@ -123,6 +121,11 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
   return plan;
 }
 
+Result<std::shared_ptr<const collectives::Plan>> CommunicatorState::make_plan(
+    const collectives::PlanQuery& query) {
+  return parts_.plan_source ? parts_.plan_source(query) : parts_.planner->plan(query, rank());
+}
+
 // Lifetime  of what is returned: until the next call of the same collective asks.
 Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
@@ -142,8 +145,8 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   else if (varied)
     count /= static_cast<std::size_t>(size());
   if (!memo.plan || memo.count != count || memo.type != r.type || memo.root != r.root ||
-      memo.varied != varied) {
-    auto plan = parts_.planner->plan({r.collective, count, r.type, r.root, varied}, rank());
+      memo.varied != varied || parts_.plan_source) {
+    auto plan = make_plan({r.collective, count, r.type, r.root, varied});
     if (!plan.ok()) return plan.status();
     memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied};
   }
@@ -197,6 +200,12 @@ Status CommunicatorState::run(const Request& request) {
 }
 
 Result<Work> CommunicatorState::start(const Request& request) {
+  auto work = start_work(request);
+  if (!work.ok()) return work.status();
+  return Work(*std::move(work));
+}
+
+Result<std::shared_ptr<WorkState>> CommunicatorState::start_work(const Request& request) {
   if (in_group()) [[unlikely]]
     return Status(StatusCode::invalid_argument,
                   fmt::format("rank {}: {}: a group starts its calls together; inside it use the "
@@ -209,7 +218,12 @@ Result<Work> CommunicatorState::start(const Request& request) {
       exchange ? exchange_plan_ : memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
   submit(*work, 1);
-  return Work(std::move(work));
+  return work;
+}
+
+std::string CommunicatorState::awaited() {
+  std::lock_guard lock(mutex_);
+  return current_ == nullptr || executor_->done() ? "nothing" : executor_->awaited().what;
 }
 
 void CommunicatorState::complete_current(const Status& status) {
@@ -231,8 +245,7 @@ void CommunicatorState::begin(WorkState& work) {
 
 Status CommunicatorState::begin_check(const WorkState& work) {
   if (!strict_plan_) {
-    auto plan = parts_.planner->plan(
-        {Collective::all_gather, StrictCheck::kCount, StrictCheck::kType}, rank());
+    auto plan = make_plan({Collective::all_gather, StrictCheck::kCount, StrictCheck::kType});
     if (!plan.ok()) return plan.status();
     strict_plan_ = *std::move(plan);
   }
@@ -263,14 +276,16 @@ void CommunicatorState::begin_next() {
 // look at. Every so often it looks all the same, so that what a transport failed to report costs a
 // moment and not the call.
 bool CommunicatorState::drive_locked() {
-  if (current_ == nullptr) return false;
+  if (current_ == nullptr) return drive_membership();
   const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
-  if (moved || ++idle_polls_ >= kIdlePollsMax || !polled.ok()) {
+  if (moved || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
     moved |= executor_->advance();
     idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
-    if (idle_rounds_ % kIdleRoundsPerHearing == kIdleRoundsPerHearing - 1 && !executor_->done())
+    if (idle_rounds_ >= parts_.patience.idle_rounds && !executor_->done()) {
+      idle_rounds_ = 0;
       hear();
+    }
     idle_polls_ = 0;
   }
   // What arrived before a peer was lost may have been all that this call needed.
@@ -279,6 +294,13 @@ bool CommunicatorState::drive_locked() {
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
   return conclude(moved);
+}
+
+// Others may still agree, and need what this rank knows.
+bool CommunicatorState::drive_membership() {
+  if (!membership_->in_use()) return false;
+  static_cast<void>(transport_->poll());
+  return membership_->advance();
 }
 
 // What is said neither by data nor by the end of a connection.

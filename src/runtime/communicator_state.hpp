@@ -34,6 +34,7 @@ namespace tutti::runtime {
 class WorkState {
  public:
   bool done() const { return done_.load(std::memory_order_acquire); }
+  const Status& status() const { return status_; }  // once it is done
   CommunicatorState& owner() const { return *owner_; }
 
  private:
@@ -51,11 +52,20 @@ class WorkState {
 struct CommunicatorParts {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<collectives::Planner> planner;
+  // Instead of the planner, for those who choose plans themselves: asked for every call.
+  std::function<Result<std::shared_ptr<const collectives::Plan>>(const collectives::PlanQuery&)>
+      plan_source;
   collectives::PlannerOptions planner_options;
   base::Config config;
   CommunicatorOptions options;  // as the user gave them, for split()
   std::chrono::milliseconds timeout{600'000};
   bool ranks_share_cores = false;
+  // How many looks without news pass before the executor looks all the same, and how many of those
+  // before it listens to what neither data nor the end of a connection tells.
+  struct Patience {
+    int idle_polls = 64;
+    int idle_rounds = 8;
+  } patience;
   Members members;  // for split(); without the exchange, which is only for making it
 };
 
@@ -89,6 +99,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   // Inside a group both only keep the call, or refuse it.
   Status run(const Request& request);
   Result<Work> start(const Request& request);
+  Result<std::shared_ptr<WorkState>> start_work(const Request& request);
 
   // A call of blocks that differ in size; `layout` speaks of those that are sent where the ranks
   // receive one each, and the other way round.
@@ -111,11 +122,27 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
 
   // The next agreement of the ranks that live; also after a failure. Blocking, `timeout` at most.
   Result<Decision> agree(std::uint64_t flags, std::string blob, std::chrono::milliseconds timeout);
+  // The same without waiting: its beginning, then moves until there is an end. True of `moved`:
+  // something did.
+  Status begin_agreement(std::uint64_t flags, std::string blob);
+  std::optional<Result<Decision>> move_agreement(bool& moved);
+  // The end of one that took too long.
+  Status give_up_agreement(std::chrono::milliseconds after);
   // Looks after the peers; ok, or that a rank was lost that `known` does not have.
   Status look_for_deaths(const std::vector<bool>& known);
 
   // Numbers the splits of this communicator, equally on all ranks.
   std::uint32_t next_split() { return ++splits_; }
+
+  // What wait() does now and then, for those who drive without waiting: asks whom the current call
+  // waits for whether it makes the same, and gives the call up.
+  void inquire();
+  void give_up(WorkState& work);
+  std::string awaited();
+  // For those who choose plans themselves.
+  void use_check_plan(std::shared_ptr<const collectives::Plan> plan) {
+    strict_plan_ = std::move(plan);
+  }
 
   // Driven.
   bool drive() override { return drive_until(nullptr, 1); }
@@ -125,21 +152,21 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
+  Result<std::shared_ptr<const collectives::Plan>> make_plan(const collectives::PlanQuery& query);
   Result<const collectives::Plan*> plan_for(const Request& request);
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
+  bool drive_membership();
   void hear();
-  void inquire();
   bool conclude(bool moved);
   void begin(WorkState& work);
   Status begin_check(const WorkState& work);
   bool checked();
   void begin_next();
   void complete_current(const Status& status);
-  void give_up(WorkState& work);
   void look_at_board();
   void sleep();
   Status abort_status() const;

@@ -45,6 +45,7 @@ class Agreement {
   // Begins the next agreement. Requires  none is under way.
   void begin(std::uint64_t flags, std::string blob);
   bool under_way() const { return under_way_; }
+  std::uint32_t number() const { return instance_; }  // of the latest
 
   // What happened.
   void received(Rank from, std::string_view message);

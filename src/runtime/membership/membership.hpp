@@ -46,6 +46,9 @@ class Membership {
   std::vector<Rank> awaited() const { return agreement_.awaited(); }
   const std::vector<bool>& lost_ranks() const { return agreement_.lost_ranks(); }
 
+  // Whether others may count on what this rank has to say.
+  bool in_use() const { return spread_ || agreement_.number() > 0; }
+
   // Tells of a death that was seen otherwise.
   void lost(Rank rank) { agreement_.lost(rank); }
 

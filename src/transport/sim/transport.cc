@@ -20,13 +20,14 @@ constexpr int kGarbage = 0xa5;  // what reserved memory holds: reading it shows 
 
 class SimEndpoint final : public Endpoint {
  public:
-  SimEndpoint(SimWorld& world, Rank rank, Rank peer, int channel)
+  SimEndpoint(SimWorld& world, int group, Rank rank, Rank peer, int channel)
       : world_(world),
+        group_(group),
         rank_(rank),
         peer_(peer),
-        out_(world.link(rank, peer, channel)),
-        in_(world.link(peer, rank, channel)) {
-    world_.touch(rank, peer);
+        out_(world.link(group, rank, peer, channel)),
+        in_(world.link(group, peer, rank, channel)) {
+    world_.touch(group, rank, peer);
   }
 
   std::span<std::byte> reserve(std::size_t bytes) override {
@@ -80,11 +81,11 @@ class SimEndpoint final : public Endpoint {
   // Only memory from allocate_shareable: which plain memory lies where differs from run to run,
   // and would make the events differ.
   MemoryReference export_memory(const void* memory, std::size_t bytes) override {
-    if (!world_.same_host(rank_, peer_)) return {};
+    if (!world_.same_host(group_, rank_, peer_)) return {};
     const auto* begin = static_cast<const std::byte*>(memory);
     for (const auto& [number, region] : world_.regions_) {
       const std::byte* base = region.memory.get();
-      if (region.owner != rank_ || std::less<>()(begin, base)) continue;
+      if (region.owner != world_.in_world(group_, rank_) || std::less<>()(begin, base)) continue;
       const auto offset = static_cast<std::size_t>(begin - base);
       if (offset <= region.bytes && bytes <= region.bytes - offset) return {number, offset};
     }
@@ -95,15 +96,16 @@ class SimEndpoint final : public Endpoint {
     const auto found = world_.regions_.find(reference.region);
     if (found == world_.regions_.end()) return nullptr;
     const auto& region = found->second;
-    if (region.owner != peer_ || !world_.same_host(rank_, peer_)) return nullptr;
+    if (region.owner != world_.in_world(group_, peer_)) return nullptr;
+    if (!world_.same_host(group_, rank_, peer_)) return nullptr;
     if (reference.offset > region.bytes || bytes > region.bytes - reference.offset) return nullptr;
     return region.memory.get() + reference.offset;
   }
 
   Status status() const override {
     if (!status_.ok()) return status_;
-    const auto& mine = world_.ranks_[static_cast<std::size_t>(rank_)];
-    if (mine.killed) return mine.status;
+    const auto& mine = world_.state(group_, rank_);
+    if (world_.killed(world_.in_world(group_, rank_))) return mine.status;
     if (!mine.lost[static_cast<std::size_t>(peer_)]) return Status();
     return Status(StatusCode::peer_lost, fmt::format("rank {} hung up", peer_), peer_);
   }
@@ -112,10 +114,11 @@ class SimEndpoint final : public Endpoint {
   bool can_send() {
     // Whoever left may leave answers unread; but when nothing of it is left to read either, then
     // who sends to it counts on a rank that is gone.
-    if (world_.state(peer_).left && in_.delivered.empty() && !world_.frames_on_their_way(in_)) {
+    if (world_.state(group_, peer_).left && in_.delivered.empty() && !world_.frames_on_their_way(in_)) {
       status_ = Status(StatusCode::peer_lost,
                        fmt::format("rank {} has left: it closed its communicator", peer_), peer_);
-      if (world_.state(rank_).status.ok()) world_.state(rank_).status = status_;
+      auto& mine = world_.state(group_, rank_);
+      if (mine.status.ok()) mine.status = status_;
       return false;
     }
     if (!out_.connecting) {
@@ -126,6 +129,7 @@ class SimEndpoint final : public Endpoint {
   }
 
   SimWorld& world_;
+  int group_;
   Rank rank_;
   Rank peer_;
   SimWorld::Link& out_;
@@ -136,26 +140,26 @@ class SimEndpoint final : public Endpoint {
 
 class SimTransport final : public Transport {
  public:
-  SimTransport(SimWorld& world, std::shared_ptr<SimWorld> owner, Rank rank)
-      : owner_(std::move(owner)), world_(world), rank_(rank) {
-    TUTTI_ASSERT(rank >= 0 && rank < world.options().size, "no such rank");
+  SimTransport(SimWorld& world, std::shared_ptr<SimWorld> owner, Rank rank, int group)
+      : owner_(std::move(owner)), world_(world), group_(group), rank_(rank) {
+    TUTTI_ASSERT(rank >= 0 && rank < size(), "no such rank");
   }
   ~SimTransport() override {
-    if (!world_.killed(rank_)) world_.state(rank_).left = true;
+    if (!world_.killed(world_.in_world(group_, rank_))) world_.state(group_, rank_).left = true;
   }
 
   TransportTraits traits() const override {
     return {.name = "sim", .direct = world_.options().ranks_per_host > 1};
   }
   Rank rank() const override { return rank_; }
-  int size() const override { return world_.options().size; }
+  int size() const override { return static_cast<int>(world_.group(group_).members.size()); }
   std::size_t frame_bytes_max() const override { return world_.options().frame_bytes_max; }
   int channel_count() const override { return world_.options().channel_count; }
 
   Rank caller(int channel) override {
     for (Rank peer = 0; peer < size(); ++peer)
       if (peer != rank_ && endpoints_.count({peer, channel}) == 0 &&
-          world_.has_called(peer, rank_, channel))
+          world_.has_called(group_, peer, rank_, channel))
         return peer;
     return -1;
   }
@@ -164,12 +168,12 @@ class SimTransport final : public Transport {
     TUTTI_ASSERT(peer >= 0 && peer < size() && peer != rank_, "no such peer");
     TUTTI_ASSERT(channel >= 0 && channel < channel_count(), "no such channel");
     auto& place = endpoints_[{peer, channel}];
-    if (!place) place = std::make_unique<SimEndpoint>(world_, rank_, peer, channel);
+    if (!place) place = std::make_unique<SimEndpoint>(world_, group_, rank_, peer, channel);
     return static_cast<Endpoint*>(place.get());
   }
 
   Result<bool> poll() override {
-    auto& mine = world_.state(rank_);
+    auto& mine = world_.state(group_, rank_);
     const bool news = std::exchange(mine.news, false);
     if (!mine.status.ok()) return mine.status;
     return news;
@@ -180,7 +184,7 @@ class SimTransport final : public Transport {
   void* allocate_shareable(std::size_t bytes) override {
     if (world_.options().ranks_per_host == 1) return nullptr;
     auto& region = world_.regions_[world_.next_region_++];
-    region.owner = rank_;
+    region.owner = world_.in_world(group_, rank_);
     region.bytes = bytes;
     region.memory = std::make_unique<std::byte[]>(std::max<std::size_t>(bytes, 1));
     std::memset(region.memory.get(), kGarbage, bytes);
@@ -201,24 +205,25 @@ class SimTransport final : public Transport {
   std::size_t memory_bytes() const override {
     std::size_t frames = 0;
     for (const auto& [index, link] : world_.links_)
-      if (link.from == rank_) frames += static_cast<std::size_t>(link.capacity);
+      if (link.group == group_ && link.from == rank_) frames += static_cast<std::size_t>(link.capacity);
     return frames * frame_bytes_max();
   }
 
  private:
   std::shared_ptr<SimWorld> owner_;  // may be empty
   SimWorld& world_;
+  int group_;
   Rank rank_;
   std::map<std::pair<Rank, int>, std::unique_ptr<SimEndpoint>> endpoints_;
 };
 
-std::unique_ptr<Transport> make_sim_transport(SimWorld& world, Rank rank) {
-  return std::make_unique<SimTransport>(world, nullptr, rank);
+std::unique_ptr<Transport> make_sim_transport(SimWorld& world, Rank rank, int group) {
+  return std::make_unique<SimTransport>(world, nullptr, rank, group);
 }
 
 std::unique_ptr<Transport> make_sim_transport(std::shared_ptr<SimWorld> world, Rank rank) {
   SimWorld& itself = *world;
-  return std::make_unique<SimTransport>(itself, std::move(world), rank);
+  return std::make_unique<SimTransport>(itself, std::move(world), rank, 0);
 }
 
 }  // namespace tutti::transport

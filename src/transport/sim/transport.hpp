@@ -13,7 +13,8 @@ namespace tutti::transport {
 // since the last poll(); sleep() returns at once, as only SimWorld::step() makes time pass.
 // Requires  0 <= rank < world.options().size; one transport per rank.
 // Lifetime  of the world: longer.
-std::unique_ptr<Transport> make_sim_transport(SimWorld& world, Rank rank);
+// `rank` counts in the group.
+std::unique_ptr<Transport> make_sim_transport(SimWorld& world, Rank rank, int group = 0);
 
 // The same, and keeps the world alive.
 std::unique_ptr<Transport> make_sim_transport(std::shared_ptr<SimWorld> world, Rank rank);

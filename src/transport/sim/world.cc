@@ -58,14 +58,25 @@ SimWorld::SimWorld(const SimOptions& options)
       network_random_(options.seed),
       driver_random_(options.seed ^ 0x5851f42d4c957f2d),
       hash_(kHashStart),
-      ranks_(static_cast<std::size_t>(options.size)) {
+      fates_(static_cast<std::size_t>(options.size)) {
   TUTTI_ASSERT(options.size >= 1 && options.channel_count >= 1 && options.queue_frames_max >= 2 &&
                    options.ranks_per_host >= 1 && options.delay_ns_min <= options.delay_ns_max,
                "simulation options make no sense");
-  for (RankState& rank : ranks_) {
-    rank.touches.resize(ranks_.size());
-    rank.lost.resize(ranks_.size());
+  std::vector<Rank> all;
+  for (Rank rank = 0; rank < options.size; ++rank) all.push_back(rank);
+  add_group(std::move(all));
+}
+
+int SimWorld::add_group(std::vector<Rank> members) {
+  Group made;
+  made.ranks.resize(members.size());
+  for (RankState& rank : made.ranks) {
+    rank.touches.resize(members.size());
+    rank.lost.resize(members.size());
   }
+  made.members = std::move(members);
+  groups_.push_back(std::move(made));
+  return static_cast<int>(groups_.size()) - 1;
 }
 
 SimWorld::~SimWorld() = default;
@@ -80,15 +91,17 @@ std::uint64_t SimWorld::delay_ns() {
   return straggler ? delay * 100 : delay;
 }
 
-SimWorld::Link& SimWorld::link(Rank from, Rank to, int channel) {
-  const auto size = static_cast<std::size_t>(options_.size);
-  const auto channels = static_cast<std::size_t>(options_.channel_count);
-  const std::size_t index =
-      (static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)) * channels +
-      static_cast<std::size_t>(channel);
+std::uint64_t SimWorld::link_index(int group, Rank from, Rank to, int channel) {
+  const auto wide = [](int value) { return static_cast<std::uint64_t>(value); };
+  return wide(group) << 48 | wide(from) << 28 | wide(to) << 8 | wide(channel);
+}
+
+SimWorld::Link& SimWorld::link(int group, Rank from, Rank to, int channel) {
+  const std::uint64_t index = link_index(group, from, to, channel);
   const auto [place, fresh] = links_.try_emplace(index);
   Link& found = place->second;
   if (fresh) {
+    found.group = group;
     found.from = from;
     found.to = to;
     found.channel = channel;
@@ -101,20 +114,16 @@ SimWorld::Link& SimWorld::link(Rank from, Rank to, int channel) {
   return found;
 }
 
-void SimWorld::touch(Rank observer, Rank peer) {
-  RankState& mine = state(observer);
+void SimWorld::touch(int in, Rank observer, Rank peer) {
+  RankState& mine = state(in, observer);
   if (mine.touches[static_cast<std::size_t>(peer)]) return;
   mine.touches[static_cast<std::size_t>(peer)] = true;
-  if (killed(peer)) schedule_lost(peer, observer);
+  if (killed(in_world(in, peer))) schedule_lost(in, peer, observer);
 }
 
 // Whether anything of a peer's has arrived on a channel.
-bool SimWorld::has_called(Rank from, Rank to, int channel) const {
-  const auto size = static_cast<std::size_t>(options_.size);
-  const std::size_t index = (static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)) *
-                                static_cast<std::size_t>(options_.channel_count) +
-                            static_cast<std::size_t>(channel);
-  const auto found = links_.find(index);
+bool SimWorld::has_called(int in, Rank from, Rank to, int channel) const {
+  const auto found = links_.find(link_index(in, from, to, channel));
   if (found == links_.end()) return false;
   const Link& on = found->second;
   return !on.delivered.empty() ||
@@ -125,16 +134,48 @@ void SimWorld::send(Link& on, SimFrame frame) {
   on.occupied += 1;
   on.travelling += 1;
   on.last_delivery_ns = std::max(on.last_delivery_ns + 1, now_ns_ + delay_ns());
+  if (options_.damage_per_mille > 0 && on.channel < options_.damage_channels && damage(frame)) {
+    // It comes twice.
+    on.occupied += 1;
+    on.travelling += 1;
+    SimEvent again;
+    again.tag = frame.tag;
+    again.bytes = frame.bytes;
+    schedule(SimEventKind::frame, on, on.last_delivery_ns++, again, SimFrame(frame));
+  }
   SimEvent details;
   details.tag = frame.tag;
   details.bytes = frame.bytes;
   schedule(SimEventKind::frame, on, on.last_delivery_ns, details, std::move(frame));
 }
 
+// Now and then; true when the frame is to come twice.
+bool SimWorld::damage(SimFrame& frame) {
+  const auto draw = [this](std::uint64_t below) { return next_random(network_random_) % below; };
+  if (static_cast<int>(draw(1000)) >= options_.damage_per_mille) return false;
+  ++damaged_;
+  switch (draw(4)) {
+    case 0:
+      return true;
+    case 1:
+      if (frame.bytes == 0) return true;
+      frame.bytes = draw(frame.bytes);
+      return false;
+    case 2:
+      frame.tag ^= 1U << draw(32);
+      return false;
+    default:
+      if (frame.bytes == 0) return true;
+      frame.storage[draw(frame.bytes)] ^= static_cast<std::byte>(1U << draw(8));
+      return false;
+  }
+}
+
 void SimWorld::schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns, SimEvent details,
                         SimFrame frame) {
   details.kind = kind;
   details.time_ns = time_ns;
+  details.group = on.group;
   details.from = on.from;
   details.to = on.to;
   details.channel = on.channel;
@@ -142,8 +183,9 @@ void SimWorld::schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns
   std::push_heap(pending_.begin(), pending_.end(), later);
 }
 
-void SimWorld::schedule_lost(Rank dead, Rank observer) {
-  schedule(SimEventKind::lost, link(dead, observer, 0), now_ns_ + delay_ns());
+void SimWorld::schedule_lost(int in, Rank dead, Rank observer) {
+  if (killed_silently(in_world(in, dead))) return;
+  schedule(SimEventKind::lost, link(in, dead, observer, 0), now_ns_ + delay_ns());
 }
 
 bool SimWorld::later(const Pending& a, const Pending& b) {
@@ -176,7 +218,8 @@ void SimWorld::deliver(Pending& pending) {
   mix((static_cast<std::uint64_t>(event.kind) << 56) ^
       (static_cast<std::uint64_t>(event.channel) << 40) ^
       (static_cast<std::uint64_t>(event.from) << 20) ^ static_cast<std::uint64_t>(event.to));
-  Link& on = link(event.from, event.to, event.channel);
+  Link& on = link(event.group, event.from, event.to, event.channel);
+  const auto state = [&](Rank rank) -> RankState& { return this->state(event.group, rank); };
   switch (event.kind) {
     case SimEventKind::connected:
       on.connected = true;
@@ -222,21 +265,30 @@ void SimWorld::mix(std::uint64_t value) {
   hash_ ^= hash_ >> 29;
 }
 
-void SimWorld::kill(Rank rank) {
-  RankState& dead = state(rank);
-  if (dead.killed || dead.left) return;
-  dead.killed = true;
-  dead.status = Status(StatusCode::aborted, fmt::format("the simulation killed rank {}", rank));
-  const auto of_the_dead = [rank](const Pending& each) {
-    return each.event.from == rank &&
+void SimWorld::kill(Rank rank, bool silently) {
+  Fate& fate = fates_[static_cast<std::size_t>(rank)];
+  if (fate.killed) return;
+  fate = Fate{true, silently};
+  const auto of_the_dead = [&](const Pending& each) {
+    return in_world(each.event.group, each.event.from) == rank &&
            (each.event.kind == SimEventKind::frame || each.event.kind == SimEventKind::signal);
   };
   for (auto& [index, each] : links_)
-    if (each.from == rank) each.travelling = 0;
+    if (in_world(each.group, each.from) == rank) each.travelling = 0;
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), of_the_dead), pending_.end());
   std::make_heap(pending_.begin(), pending_.end(), later);
-  for (Rank observer = 0; observer < options_.size; ++observer)
-    if (state(observer).touches[static_cast<std::size_t>(rank)]) schedule_lost(rank, observer);
+  for (int in = 0; in < static_cast<int>(groups_.size()); ++in) {
+    const auto& members = group(in).members;
+    const auto place = std::find(members.begin(), members.end(), rank);
+    if (place == members.end()) continue;
+    const auto dead = static_cast<Rank>(place - members.begin());
+    if (state(in, dead).left) continue;
+    state(in, dead).status =
+        Status(StatusCode::aborted, fmt::format("the simulation killed rank {}", rank));
+    for (Rank observer = 0; observer < static_cast<Rank>(members.size()); ++observer)
+      if (state(in, observer).touches[static_cast<std::size_t>(dead)])
+        schedule_lost(in, dead, observer);
+  }
 }
 
 }  // namespace tutti::transport

@@ -37,6 +37,11 @@ struct SimOptions {
   // How often a look at a connection delivers an event first, as if the peers ran meanwhile.
   // Without it, all that a rank sees between two steps of the world is one and the same moment.
   int meanwhile_per_mille = 0;
+  // Frames that arrive damaged: with a flipped bit, twice, cut short, or before an earlier one. No
+  // legal network does that; for what is meant to notice (transport/checked).
+  int damage_per_mille = 0;
+  // Channels from here on are left alone by damage.
+  int damage_channels = 1 << 20;
 };
 
 enum class SimEventKind : std::uint8_t { connected, frame, room, signal, lost };
@@ -48,6 +53,7 @@ struct SimEvent {
   Rank from = 0;
   Rank to = 0;
   int channel = 0;
+  int group = 0;            // of ranks; `from` and `to` count in it
   std::uint32_t tag = 0;    // of a frame
   std::size_t bytes = 0;    // of a frame
   Signal signal{};          // which
@@ -94,17 +100,27 @@ class SimWorld {
   // independent of the network's.
   std::uint64_t random(std::uint64_t bound);
 
+  // Some of the ranks as a group of their own, on connections of their own; its number, for
+  // make_sim_transport. Group 0 is all ranks.
+  int add_group(std::vector<Rank> members);
+
   // Ends a rank as kill -9 would: what was in flight from it is gone, and those who are connected
-  // to it, or connect later, hear of it after a while.
-  void kill(Rank rank);
-  bool killed(Rank rank) const { return ranks_[static_cast<std::size_t>(rank)].killed; }
+  // to it, or connect later, hear of it after a while; or, as if its host went dark, never.
+  void kill(Rank rank, bool silently = false);
+  bool killed(Rank rank) const { return fates_[static_cast<std::size_t>(rank)].killed; }
+  bool killed_silently(Rank rank) const { return fates_[static_cast<std::size_t>(rank)].silent; }
+
+  std::uint64_t damaged_frames() const { return damaged_; }
+  // What is not released yet of allocate_shareable.
+  std::size_t region_count() const { return regions_.size(); }
 
  private:
   friend class SimTransport;
   friend class SimEndpoint;
 
-  // One direction between two ranks on one channel.
+  // One direction between two ranks of a group on one channel.
   struct Link {
+    int group = 0;
     Rank from = 0;
     Rank to = 0;
     int channel = 0;
@@ -122,27 +138,39 @@ class SimWorld {
     std::uint64_t sequence = 0;
     SimFrame frame;
   };
-  struct RankState {
+  struct Fate {
     bool killed = false;
+    bool silent = false;
+  };
+  // A rank in a group.
+  struct RankState {
     bool left = false;
     bool news = false;
     Status status;              // the first failure that this rank has heard of
     std::vector<bool> touches;  // peers that it has an endpoint to
     std::vector<bool> lost;     // peers whose death it has heard of
   };
+  struct Group {
+    std::vector<Rank> members;
+    std::vector<RankState> ranks;
+  };
   struct Region {
-    Rank owner = 0;
+    Rank owner = 0;  // in the world
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
   };
 
-  Link& link(Rank from, Rank to, int channel);
-  RankState& state(Rank rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  bool same_host(Rank a, Rank b) const {
-    return a / options_.ranks_per_host == b / options_.ranks_per_host;
+  static std::uint64_t link_index(int group, Rank from, Rank to, int channel);
+  Link& link(int group, Rank from, Rank to, int channel);
+  Group& group(int number) { return groups_[static_cast<std::size_t>(number)]; }
+  RankState& state(int in, Rank rank) { return group(in).ranks[static_cast<std::size_t>(rank)]; }
+  Rank in_world(int in, Rank rank) { return group(in).members[static_cast<std::size_t>(rank)]; }
+  bool same_host(int in, Rank a, Rank b) {
+    return in_world(in, a) / options_.ranks_per_host == in_world(in, b) / options_.ranks_per_host;
   }
-  void touch(Rank observer, Rank peer);
-  bool has_called(Rank from, Rank to, int channel) const;
+  void touch(int in, Rank observer, Rank peer);
+  bool has_called(int in, Rank from, Rank to, int channel) const;
+  bool damage(SimFrame& frame);
   void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();
@@ -150,7 +178,7 @@ class SimWorld {
                 SimFrame frame = {});
   static bool later(const Pending& a, const Pending& b);
   bool frames_on_their_way(const Link& on) const { return on.travelling > 0; }
-  void schedule_lost(Rank dead, Rank observer);
+  void schedule_lost(int in, Rank dead, Rank observer);
   void deliver(Pending& pending);
   void mix(std::uint64_t value);
 
@@ -162,8 +190,10 @@ class SimWorld {
   std::uint64_t event_count_ = 0;
   std::uint64_t hash_;
   std::vector<Pending> pending_;  // a heap, earliest first
-  std::map<std::size_t, Link> links_;
-  std::vector<RankState> ranks_;
+  std::map<std::uint64_t, Link> links_;
+  std::vector<Fate> fates_;
+  std::vector<Group> groups_;
+  std::uint64_t damaged_ = 0;
   std::map<std::uint32_t, Region> regions_;
   std::uint32_t next_region_ = 1;
   SimEvent last_;

@@ -1,0 +1,258 @@
+// Draws calls, lowers their schedules, keeps their buffers.
+#include "cli/chaos_call.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/assert.hpp"
+#include "collectives/algorithms/table.hpp"
+#include "collectives/geometry.hpp"
+#include "collectives/lowering.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using collectives::LoweredProgram;
+using collectives::Plan;
+
+constexpr double kUntouched = 99;
+constexpr double kReused = 111;
+constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
+constexpr int kManyRanks = 64;       // from here on, calls of few messages
+
+std::size_t at(int value) { return static_cast<std::size_t>(value); }
+
+Plans make_plans(const collectives::Algorithm& algorithm, int group, const Schedule& schedule,
+                 const collectives::PlanSettings& settings) {
+  const std::uint64_t hash =
+      collectives::plan_hash(algorithm.name, group, schedule.shape, settings);
+  Plans plans;
+  for (LoweredProgram& program : collectives::lower_all(schedule))
+    plans.push_back(std::make_shared<Plan>(
+        Plan{std::string(algorithm.name), settings,
+             std::make_shared<LoweredProgram>(std::move(program)), hash}));
+  return plans;
+}
+
+// Mostly a third of a frame or more. Now and then so small that the call has more slices than the
+// executor's window holds, but not hundreds of them.
+std::size_t draw_slice_bytes(Dice& dice, const PlannedCall& planned, const ScheduleShape& shape,
+                             std::size_t frame) {
+  if (!dice.one_in(8)) return frame / (1 + dice.below(3));
+  const std::size_t element = size_of(planned.call.type);
+  std::size_t bytes = at(shape.message_chunks_max) * element;
+  while (bytes < frame && collectives::slices_needed(shape, planned.call.count, element,
+                                                     planned.settings.channels, bytes) > kSlices)
+    bytes *= 2;
+  return std::min(bytes, frame);
+}
+
+bool suits(const collectives::Algorithm& algorithm, int ranks) {
+  if (algorithm.collective == Collective::send_recv && ranks == 1) return false;
+  if (ranks < kManyRanks) return true;
+  // One message between any two ranks would be millions.
+  const std::string_view name = algorithm.name;
+  return name.find("ring") == name.npos && name.find("direct") == name.npos &&
+         name.find("pairwise") == name.npos && algorithm.collective != Collective::all_to_all;
+}
+
+// Chooses algorithm, group and root, until they go together.
+Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
+  const auto algorithms = collectives::all_algorithms();
+  while (true) {
+    planned.algorithm = &algorithms[dice.below(algorithms.size())];
+    if (!suits(*planned.algorithm, ranks)) continue;
+    planned.group = planned.algorithm->grouped ? dice.between(2, 4) : 1;
+    planned.call.root = dice.between(0, ranks - 1);
+    if (planned.algorithm->collective == Collective::send_recv)
+      planned.call.root = dice.between(1, ranks - 1);  // how far away
+    auto schedule =
+        collectives::build(*planned.algorithm, ranks, planned.call.root, planned.group);
+    if (schedule.ok()) return *std::move(schedule);
+  }
+}
+
+}  // namespace
+
+std::string describe(const PlannedCall& planned) {
+  const ChaosCall& c = planned.call;
+  return fmt::format("{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
+                     planned.algorithm->name, to_string(c.collective), c.count, to_string(c.type),
+                     to_string(c.op), c.root, planned.group, planned.settings.channels,
+                     planned.settings.slice_bytes, planned.settings.direct ? "direct" : "staged",
+                     planned.in_place ? ", in place" : "");
+}
+
+PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
+  PlannedCall planned;
+  ChaosCall& call = planned.call;
+  const Schedule schedule = draw_schedule(dice, planned, ranks);
+  call.collective = planned.algorithm->collective;
+  call.ranks = ranks;
+  call.type = dice.one_of(kAllDataTypes);
+  call.op = dice.one_of(kAllReduceOps);
+  const std::uint64_t magnitudes[] = {2, 20, 300, 2000};
+  call.count = call.collective == Collective::barrier ? 0 : dice.below(dice.one_of(magnitudes));
+  if (ranks >= kManyRanks) call.count = std::min<std::size_t>(call.count, 20);
+  planned.settings.channels = dice.between(1, room.channels);
+  planned.settings.slice_bytes =
+      draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
+  planned.settings.direct = dice.below(2) == 0;
+  planned.in_place = dice.below(2) == 0 && call.collective != Collective::all_to_all &&
+                     call.collective != Collective::send_recv;
+  planned.plans = make_plans(*planned.algorithm, planned.group, schedule, planned.settings);
+  return planned;
+}
+
+PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& room) {
+  PlannedCall other = call;
+  const bool rooted = has_root(call.call.collective);
+  const bool reduces = is_reduction(call.call.collective);
+  while (true) {
+    switch (dice.below(5)) {
+      case 0:
+        ++other.call.count;
+        return other;
+      case 1:
+        other.call.type = call.call.type == DataType::int32 ? DataType::float32 : DataType::int32;
+        return other;
+      case 2:
+        if (!reduces) continue;
+        other.call.op = call.call.op == ReduceOp::sum ? ReduceOp::max : ReduceOp::sum;
+        return other;
+      case 3: {
+        if (!rooted) continue;
+        other.call.root = (call.call.root + 1) % call.call.ranks;
+        auto schedule = collectives::build(*other.algorithm, other.call.ranks, other.call.root,
+                                           other.group);
+        TUTTI_ASSERT(schedule.ok(), "every root has a schedule");
+        other.plans = make_plans(*other.algorithm, other.group, *schedule, other.settings);
+        return other;
+      }
+      default:
+        other = draw_call(dice, call.call.ranks, room);
+        other.in_place = false;
+        if (other.call.collective == call.call.collective ||
+            other.call.collective == Collective::send_recv)
+          continue;
+        return other;
+    }
+  }
+}
+
+Plans plain_plans(const char* name, Collective collective, int ranks, std::size_t slice_bytes) {
+  const auto algorithm = collectives::find_algorithm(collective, name);
+  TUTTI_ASSERT(algorithm.ok(), "the table has it");
+  const auto schedule = collectives::build(**algorithm, ranks, 0, 1);
+  TUTTI_ASSERT(schedule.ok(), "it serves any number of ranks");
+  collectives::PlanSettings settings;
+  settings.slice_bytes = slice_bytes;
+  return make_plans(**algorithm, 1, *schedule, settings);
+}
+
+runtime::CommunicatorState::Request request_of(const PlannedCall& planned, Rank rank,
+                                               std::byte* input, std::byte* output) {
+  const ChaosCall& c = planned.call;
+  runtime::CommunicatorState::Request request;
+  request.collective = c.collective;
+  request.input = input;
+  request.output = output;
+  request.count = c.count;
+  request.type = c.type;
+  request.op = c.op;
+  if (c.collective == Collective::send_recv) {
+    request.to = (rank + c.root) % c.ranks;
+    request.from = (rank - c.root + c.ranks) % c.ranks;
+  } else if (has_root(c.collective)) {
+    request.root = c.root;
+  }
+  return request;
+}
+
+// ---- Buffers ----
+
+RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& planned, Rank rank,
+                         const PlannedCall* variant)
+    : transport_(transport), in_place_(false) {
+  const ChaosCall& c = planned.call;
+  const std::size_t element = size_of(c.type);
+  const bool only_root = c.collective == Collective::gather || c.collective == Collective::scatter;
+  if (planned.in_place && variant == nullptr && (!only_root || rank == c.root)) {
+    in_place_ = true;
+    const std::size_t block = at(rank) * c.count * element;
+    std::byte* memory = allocate(dice, std::max(input_count(c), output_count(c)) * element);
+    const bool gathers =
+        c.collective == Collective::all_gather || c.collective == Collective::gather;
+    const bool scatters =
+        c.collective == Collective::reduce_scatter || c.collective == Collective::scatter;
+    input_ = memory + (gathers ? block : 0);
+    output_ = memory + (scatters ? block : 0);
+    return;
+  }
+  std::size_t in = input_count(c) * element;
+  std::size_t out = output_count(c) * element;
+  if (variant != nullptr) {
+    const std::size_t theirs = size_of(variant->call.type);
+    in = std::max(in, input_count(variant->call) * theirs);
+    out = std::max(out, output_count(variant->call) * theirs);
+  }
+  input_ = allocate(dice, in);
+  output_ = allocate(dice, out);
+}
+
+RankBuffers::~RankBuffers() {
+  for (const auto& [memory, is_transports] : owned_) {
+    if (is_transports)
+      transport_.release_shareable(memory);
+    else
+      ::operator delete(memory);
+  }
+}
+
+std::byte* RankBuffers::allocate(Dice& dice, std::size_t bytes) {
+  const bool shareable = dice.below(2) == 0;
+  void* memory = shareable ? transport_.allocate_shareable(bytes + 1) : nullptr;
+  const bool is_transports = memory != nullptr;
+  if (!is_transports) memory = ::operator new(bytes + 1);
+  owned_.emplace_back(static_cast<std::byte*>(memory), is_transports);
+  return static_cast<std::byte*>(memory);
+}
+
+void RankBuffers::fill(const ChaosCall& c, Rank rank) {
+  for (std::size_t i = 0; i < output_count(c) && !in_place_; ++i)
+    store(c.type, output_, i, kUntouched);
+  for (std::size_t i = 0; i < input_count(c); ++i)
+    store(c.type, input_, i, contribution(c, rank, i));
+}
+
+void RankBuffers::spoil(const ChaosCall& c) {
+  for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, output_, i, kReused);
+  for (std::size_t i = 0; i < input_count(c); ++i) store(c.type, input_, i, kReused);
+}
+
+std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank) const {
+  const ChaosCall& c = planned.call;
+  for (std::size_t i = 0; i < output_count(c); ++i) {
+    const std::optional<double> wanted = expected(c, rank, i);
+    if (!wanted && in_place_) continue;
+    const double got = load(c.type, output_, i);
+    // Rounded to the type as a store would.
+    std::byte rounded[8];
+    store(c.type, rounded, 0, wanted.value_or(kUntouched));
+    if (got != load(c.type, rounded, 0))
+      return fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, got,
+                         load(c.type, rounded, 0), describe(planned));
+  }
+  return {};
+}
+
+bool RankBuffers::touched(const ChaosCall& c) const {
+  std::byte untouched[8];
+  store(c.type, untouched, 0, kUntouched);
+  for (std::size_t i = 0; i < output_count(c); ++i)
+    if (load(c.type, output_, i) != load(c.type, untouched, 0)) return true;
+  return false;
+}
+
+}  // namespace tutti::cli
