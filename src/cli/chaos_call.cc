@@ -29,9 +29,9 @@ Plans make_plans(const collectives::Algorithm& algorithm, int group, const Sched
       collectives::plan_hash(algorithm.name, group, schedule.shape, settings);
   Plans plans;
   for (LoweredProgram& program : collectives::lower_all(schedule))
-    plans.push_back(std::make_shared<Plan>(
-        Plan{std::string(algorithm.name), settings,
-             std::make_shared<LoweredProgram>(std::move(program)), hash}));
+    plans.push_back(
+        std::make_shared<Plan>(Plan{std::string(algorithm.name), settings,
+                                    std::make_shared<LoweredProgram>(std::move(program)), hash}));
   return plans;
 }
 
@@ -57,6 +57,13 @@ bool suits(const collectives::Algorithm& algorithm, int ranks) {
          name.find("pairwise") == name.npos && algorithm.collective != Collective::all_to_all;
 }
 
+// Another type of the same size.
+DataType another_type(DataType type) {
+  for (const DataType other : kAllDataTypes)
+    if (other != type && size_of(other) == size_of(type)) return other;
+  return type;
+}
+
 // Chooses algorithm, group and root, until they go together.
 Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
   const auto algorithms = collectives::all_algorithms();
@@ -67,8 +74,7 @@ Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
     planned.call.root = dice.between(0, ranks - 1);
     if (planned.algorithm->collective == Collective::send_recv)
       planned.call.root = dice.between(1, ranks - 1);  // how far away
-    auto schedule =
-        collectives::build(*planned.algorithm, ranks, planned.call.root, planned.group);
+    auto schedule = collectives::build(*planned.algorithm, ranks, planned.call.root, planned.group);
     if (schedule.ok()) return *std::move(schedule);
   }
 }
@@ -96,8 +102,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   call.count = call.collective == Collective::barrier ? 0 : dice.below(dice.one_of(magnitudes));
   if (ranks >= kManyRanks) call.count = std::min<std::size_t>(call.count, 20);
   planned.settings.channels = dice.between(1, room.channels);
-  planned.settings.slice_bytes =
-      draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
+  planned.settings.slice_bytes = draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
   planned.settings.direct = dice.below(2) == 0;
   planned.in_place = dice.below(2) == 0 && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
@@ -106,16 +111,16 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
 }
 
 PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& room) {
-  PlannedCall other = call;
   const bool rooted = has_root(call.call.collective);
   const bool reduces = is_reduction(call.call.collective);
   while (true) {
+    PlannedCall other = call;
     switch (dice.below(5)) {
       case 0:
         ++other.call.count;
         return other;
       case 1:
-        other.call.type = call.call.type == DataType::int32 ? DataType::float32 : DataType::int32;
+        other.call.type = another_type(call.call.type);
         return other;
       case 2:
         if (!reduces) continue;
@@ -124,8 +129,8 @@ PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& ro
       case 3: {
         if (!rooted) continue;
         other.call.root = (call.call.root + 1) % call.call.ranks;
-        auto schedule = collectives::build(*other.algorithm, other.call.ranks, other.call.root,
-                                           other.group);
+        auto schedule =
+            collectives::build(*other.algorithm, other.call.ranks, other.call.root, other.group);
         TUTTI_ASSERT(schedule.ok(), "every root has a schedule");
         other.plans = make_plans(*other.algorithm, other.group, *schedule, other.settings);
         return other;

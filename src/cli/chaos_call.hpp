@@ -44,8 +44,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room);
 PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& room);
 
 // Plans for one of the table's algorithms, staged, on one channel.
-Plans plain_plans(const char* algorithm, Collective collective, int ranks,
-                  std::size_t slice_bytes);
+Plans plain_plans(const char* algorithm, Collective collective, int ranks, std::size_t slice_bytes);
 
 // The request of one rank. Input and output as the call says, or in place.
 runtime::CommunicatorState::Request request_of(const PlannedCall& planned, Rank rank,

@@ -122,8 +122,7 @@ int report(const Tally& tally, double seconds, const ChaosOptions& options) {
         tally.failed_calls, tally.shrinks);
   if (options.limits.mismatches)
     fmt::print("{} times a rank made another call than the others, and all of them were told{}\n",
-               tally.mismatches,
-               options.limits.strict ? " before anything was written" : "");
+               tally.mismatches, options.limits.strict ? " before anything was written" : "");
   fmt::print(
       "{} worlds (seeds {}..{}), {} calls, {} events: {} wrong, {} hangs, {} leaks, {} errors; "
       "{:.1f} s, {:.0f} worlds/s\n",

@@ -2,6 +2,7 @@
 #include "cli/chaos_world.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,7 +22,8 @@ using runtime::CommunicatorState;
 using runtime::Decision;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr int kPatienceSweeps = 24;  // of all ranks without a move, before the world stands still
+constexpr int kCallsAfter = 4;       // a mismatch, until all ranks know
+constexpr int kPatienceSweeps = 30;  // of all ranks without a move, before the world stands still
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -29,10 +31,12 @@ std::size_t at(int value) { return static_cast<std::size_t>(value); }
 struct Participant {
   Rank rank = 0;  // in the world
   std::shared_ptr<CommunicatorState> comm;
-  Transport* transport = nullptr;               // of `comm`
+  Transport* transport = nullptr;                          // of `comm`
   std::vector<std::shared_ptr<CommunicatorState>> former;  // kept, as a program may
   std::shared_ptr<const collectives::Plan> plan;           // of the call at hand
   std::shared_ptr<runtime::WorkState> work;
+  const PlannedCall* planned = nullptr;  // the call at hand
+  bool varied_call = false;              // others make another one
   std::unique_ptr<RankBuffers> buffers;
   bool gone = false;  // dead, or aborted and left
   std::uint64_t paused_until = 0;
@@ -78,13 +82,13 @@ class ChaosWorld {
       join(participants_[at(r)], 0, r);
     }
     members_ = all;
-    say(fmt::format("seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
-                    "at most {}{}",
-                    seed, options.size, options.ranks_per_host, room_.channels,
-                    room_.frame_bytes, options.queue_frames_max,
-                    checked_ ? fmt::format(", checksums, {} of 1000 frames damaged",
-                                           options.damage_per_mille)
-                             : ""));
+    say(fmt::format(
+        "seed {}: {} ranks, {} to a host, {} channels, frames of {} bytes, queues of "
+        "at most {}{}",
+        seed, options.size, options.ranks_per_host, room_.channels, room_.frame_bytes,
+        options.queue_frames_max,
+        checked_ ? fmt::format(", checksums, {} of 1000 frames damaged", options.damage_per_mille)
+                 : ""));
   }
 
   ChaosVerdict run() {
@@ -93,7 +97,8 @@ class ChaosWorld {
     if (limits_.mismatches)
       run_mismatch(calls);
     else
-      for (int i = 0; i < calls && fine() && !failed_; ++i) run_call(draw_call(dice_, size(), room_));
+      for (int i = 0; i < calls && fine() && !failed_; ++i)
+        run_call(draw_call(dice_, size(), room_));
     if (failed_ && fine() && !limits_.mismatches) recover();
     finish();
     return std::move(verdict_);
@@ -121,7 +126,7 @@ class ChaosWorld {
       parts.transport = transport::make_checked_transport(std::move(parts.transport),
                                                           static_cast<std::uint64_t>(group));
     p.transport = parts.transport.get();
-    parts.patience = {2, 4};
+    parts.patience = {8, 3};
     if (limits_.strict) parts.config.check = base::CheckChoice::strict;
     parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };
     if (p.comm) p.former.push_back(std::move(p.comm));
@@ -221,38 +226,33 @@ class ChaosWorld {
 
   // ---- Calls ----
 
-  // Of the members at present. `odd` makes the variant instead.
-  void run_call(const PlannedCall& planned, const PlannedCall* variant = nullptr, Rank odd = -1) {
-    say(describe(planned) +
+  // Of the members at present that are in none. `odd` makes the variant instead.
+  void run_call(PlannedCall drawn, const PlannedCall* variant = nullptr, Rank odd = -1) {
+    say(describe(drawn) +
         (variant != nullptr ? fmt::format("; rank {} calls {}", odd, describe(*variant)) : ""));
     ++verdict_.calls;
-    planned_ = &planned;
-    variant_ = variant;
-    odd_ = odd;
+    calls_.push_back(std::move(drawn));
+    const PlannedCall& planned = calls_.back();
     for (Rank r = 0; r < size(); ++r) {
       Participant& p = member(r);
-      if (p.gone) continue;
+      if (p.gone || p.task != Participant::Task::none) continue;
       p.buffers = std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant);
+      p.planned = variant != nullptr && r == odd ? variant : &planned;
+      p.varied_call = variant != nullptr;
       p.task = Participant::Task::enter;
     }
     // Ranks enter the call one by one, whenever chance lets them.
     move_until_done();
-    for (Rank r = 0; r < size(); ++r) member(r).buffers.reset();
     if (failed_ && fine()) ++verdict_.failed_calls;
-  }
-
-  const PlannedCall& call_of(Rank r) const {
-    return variant_ != nullptr && r == odd_ ? *variant_ : *planned_;
   }
 
   void enter(Participant& p) {
     const Rank r = p.comm->rank();
-    const PlannedCall& planned = call_of(r);
+    const PlannedCall& planned = *p.planned;
     p.buffers->fill(planned.call, r);
     p.plan = planned.plans[at(r)];
     p.work.reset();
-    auto work = p.comm->start_work(
-        request_of(planned, r, p.buffers->input(), p.buffers->output()));
+    auto work = p.comm->start_work(request_of(planned, r, p.buffers->input(), p.buffers->output()));
     p.task = Participant::Task::none;
     if (!work.ok()) return trouble(Outcome::error, work.status().to_string());
     p.work = *std::move(work);
@@ -271,7 +271,7 @@ class ChaosWorld {
   void leave_if_done(Participant& p) {
     if (!p.work->done()) return;
     const Rank r = p.comm->rank();
-    const PlannedCall& planned = call_of(r);
+    const PlannedCall& planned = *p.planned;
     p.task = Participant::Task::none;
     const Status status = p.work->status();
     if (!status.ok()) {
@@ -281,11 +281,11 @@ class ChaosWorld {
           p.buffers->touched(planned.call) && fine())
         trouble(Outcome::wrong,
                 fmt::format("rank {} wrote its output before the mismatch was found", p.rank));
-    } else if (variant_ == nullptr) {
+    } else if (!p.varied_call) {
       if (const std::string wrong = p.buffers->find_wrong(planned, r); !wrong.empty())
         trouble(Outcome::wrong, wrong);
     }
-    if (status.code() != StatusCode::mismatch || !limits_.strict) p.buffers->spoil(planned.call);
+    p.buffers->spoil(planned.call);
     if (status.code() == StatusCode::aborted &&
         std::count(aborted_.begin(), aborted_.end(), p.rank) > 0)
       leave(p);
@@ -314,15 +314,17 @@ class ChaosWorld {
         continue;
       }
       planned.in_place = false;
-      const PlannedCall variant = draw_variant(dice_, planned, room_);
+      calls_.push_back(draw_variant(dice_, planned, room_));
       ++verdict_.mismatches;
-      run_call(planned, &variant, dice_.between(0, size() - 1));
+      run_call(std::move(planned), &calls_.back(), dice_.between(0, size() - 1));
     }
-    for (int i = 0; i < 1 && fine() && !all_failed(); ++i) {
+    // Those that are through with it make the next; some only send, and may be through with that,
+    // too, before they hear.
+    for (int i = 0; i < kCallsAfter && fine() && !all_failed(); ++i) {
       PlannedCall next = draw_call(dice_, size(), room_);
-      while (next.call.collective == Collective::send_recv)
-        next = draw_call(dice_, size(), room_);
-      run_call(next);
+      while (next.call.collective == Collective::send_recv) next = draw_call(dice_, size(), room_);
+      run_call(std::move(next));
+      if (i == 0 && fine() && !failed_) trouble(Outcome::wrong, "nobody noticed a mismatch");
     }
     if (fine() && !all_failed()) trouble(Outcome::wrong, "a mismatch was not told to all ranks");
   }
@@ -388,6 +390,7 @@ class ChaosWorld {
     for (Rank r = 0; r < size(); ++r) {
       Participant& p = member(r);
       if (p.gone) continue;
+      p.buffers.reset();  // some of it is the transport's
       p.work.reset();
       join(p, group, r);
       if (dice_.one_in(2)) p.former.clear();  // the others see it leave
@@ -433,11 +436,17 @@ class ChaosWorld {
     });
   }
 
+  bool all_waiting() const {
+    return std::all_of(participants_.begin(), participants_.end(), [](const Participant& p) {
+      return p.gone || p.task != Participant::Task::none;
+    });
+  }
+
   void move_until_done() {
     const auto actors = static_cast<std::uint64_t>(participants_.size()) + 1;
     std::uint64_t idle = 0;
-    asked_ = false;
-    while (fine() && !stuck_ && !all_done()) {
+    asked_ = stuck_in_call_ = false;
+    while (fine() && !stuck_ && !stuck_in_call_ && !all_done()) {
       strike_due();
       const std::uint64_t actor = world_->random(actors);
       const bool moved = actor + 1 == actors ? world_->step() : move(participants_[actor]);
@@ -463,6 +472,10 @@ class ChaosWorld {
     if (!std::exchange(asked_, true)) {
       for (Participant& p : participants_)
         if (!p.gone && p.task == Participant::Task::call) p.comm->inquire();
+      return;
+    }
+    if (verdict_.mismatches > 0 && !all_waiting()) {
+      stuck_in_call_ = true;  // until those that are through make their next call
       return;
     }
     if (!any_silent()) return trouble(Outcome::hang, describe_hang());
@@ -522,13 +535,12 @@ class ChaosWorld {
   std::vector<Participant> participants_;
   std::vector<Rank> members_;  // of the communicator at present, by rank there
   Plans check_plans_;
-  const PlannedCall* planned_ = nullptr;
-  const PlannedCall* variant_ = nullptr;
-  Rank odd_ = -1;
+  std::deque<PlannedCall> calls_;
   bool failed_ = false;
   bool recovering_ = false;
   bool stuck_ = false;
   bool asked_ = false;
+  bool stuck_in_call_ = false;
   std::vector<Fault> faults_;
   std::vector<Rank> aborted_;
   std::uint64_t turns_ = 0;

@@ -1,10 +1,10 @@
 // chaos_world.hpp: one seeded world for `tutti chaos`: some ranks, a simulated network, and a few
 // random calls that the production communicator runs, checked against results computed without it.
 //
-// With faults, ranks die (heard of, or silently), pause, abort, and frames are damaged; then whoever
-// survives gets the right result or an error that names the cause, and the survivors agree on who
-// is left, go on as a smaller communicator, and get right results there. With mismatches, one rank
-// makes another call than the others, and all of them get to know.
+// With faults, ranks die (heard of, or silently), pause, abort, and frames are damaged; then
+// whoever survives gets the right result or an error that names the cause, and the survivors agree
+// on who is left, go on as a smaller communicator, and get right results there. With mismatches,
+// one rank makes another call than the others, and all of them get to know.
 //
 // Everything follows from the seed, so a world that goes wrong can be looked at again.
 #pragma once

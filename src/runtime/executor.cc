@@ -80,6 +80,12 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   }
   slices_left_ = channels_.size() * slices_;
   finished_ = false;
+  // A call that only sends waits for nobody, and would never hear.
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+    if (stream(0, peer).endpoint->signalled(Signal::failed) != 0) [[unlikely]] {
+      hear_of_failures();
+      return status_;
+    }
   return Status();
 }
 
@@ -395,6 +401,8 @@ bool Executor::import_memory(std::size_t peer, const Arrival& arrival) {
                               call_.signature.count * element_bytes_;
     p.memory[b] = stream(0, peer).endpoint->import_memory(reference, bytes);
     if (p.memory[b] == nullptr) {
+      // One that has failed may have freed it since.
+      if (hear_of_failures()) return false;
       // The peer believes that we can; going on would hang.
       fail(Status(
           StatusCode::system_error,

@@ -170,6 +170,7 @@ class Executor {
   bool try_step(Attempt& attempt);
   bool dependencies_complete(const Attempt& attempt) const;
   bool grant_landings(Attempt& attempt);
+  bool turn_has_come(const Attempt& attempt);
   bool sources_ready(Attempt& attempt);
   bool source_ready(Attempt& attempt, const CallOperand& source, Place& place);
   bool destinations_ready(Attempt& attempt);

@@ -22,7 +22,8 @@ RANKS_MAX = 16
 MISMATCH, PEER_LOST, ABORTED = 3, 5, 6
 KINDS = ["loop", "loop", "loop", "startup", "split", "abort", "shrink"]
 # Of the victim's life so far, by kind: when it dies at the latest. Units: us.
-HORIZONS = {"mismatch": 1000, "loop": 60_000, "startup": 60_000, "split": 60_000, "abort": 20_000, "shrink": 20_000}
+HORIZONS = {"mismatch": 1000, "loop": 60_000, "startup": 60_000, "split": 60_000,
+            "abort": 20_000, "shrink": 20_000}
 
 
 class Note:

@@ -28,6 +28,9 @@ class SimEndpoint final : public Endpoint {
         out_(world.link(group, rank, peer, channel)),
         in_(world.link(group, peer, rank, channel)) {
     world_.touch(group, rank, peer);
+    in_.attended = true;
+    auto& callers = world_.state(group, rank).callers;
+    std::erase(callers, std::pair(channel, peer));
   }
 
   std::span<std::byte> reserve(std::size_t bytes) override {
@@ -70,6 +73,14 @@ class SimEndpoint final : public Endpoint {
     SimEvent details;
     details.signal = which;
     details.value = value;
+    // What a rank stores to its memory after it has failed is not seen before the word that it has:
+    // with memory in common that holds on every machine.
+    if (which == Signal::failed && world_.same_host(group_, rank_, peer_)) {
+      std::uint64_t& seen = out_.signals[static_cast<std::size_t>(which)];
+      seen = std::max(seen, value);
+      world_.note_call(out_);
+      world_.state(group_, peer_).news = true;
+    }
     world_.schedule(SimEventKind::signal, out_, world_.now_ns() + world_.delay_ns(), details);
   }
 
@@ -114,7 +125,8 @@ class SimEndpoint final : public Endpoint {
   bool can_send() {
     // Whoever left may leave answers unread; but when nothing of it is left to read either, then
     // who sends to it counts on a rank that is gone.
-    if (world_.state(group_, peer_).left && in_.delivered.empty() && !world_.frames_on_their_way(in_)) {
+    if (world_.state(group_, peer_).left && in_.delivered.empty() &&
+        !world_.frames_on_their_way(in_)) {
       status_ = Status(StatusCode::peer_lost,
                        fmt::format("rank {} has left: it closed its communicator", peer_), peer_);
       auto& mine = world_.state(group_, rank_);
@@ -157,10 +169,8 @@ class SimTransport final : public Transport {
   int channel_count() const override { return world_.options().channel_count; }
 
   Rank caller(int channel) override {
-    for (Rank peer = 0; peer < size(); ++peer)
-      if (peer != rank_ && endpoints_.count({peer, channel}) == 0 &&
-          world_.has_called(group_, peer, rank_, channel))
-        return peer;
+    for (const auto& [on, peer] : world_.state(group_, rank_).callers)
+      if (on == channel) return peer;
     return -1;
   }
 
@@ -205,7 +215,8 @@ class SimTransport final : public Transport {
   std::size_t memory_bytes() const override {
     std::size_t frames = 0;
     for (const auto& [index, link] : world_.links_)
-      if (link.group == group_ && link.from == rank_) frames += static_cast<std::size_t>(link.capacity);
+      if (link.group == group_ && link.from == rank_)
+        frames += static_cast<std::size_t>(link.capacity);
     return frames * frame_bytes_max();
   }
 

@@ -121,13 +121,10 @@ void SimWorld::touch(int in, Rank observer, Rank peer) {
   if (killed(in_world(in, peer))) schedule_lost(in, peer, observer);
 }
 
-// Whether anything of a peer's has arrived on a channel.
-bool SimWorld::has_called(int in, Rank from, Rank to, int channel) const {
-  const auto found = links_.find(link_index(in, from, to, channel));
-  if (found == links_.end()) return false;
-  const Link& on = found->second;
-  return !on.delivered.empty() ||
-         std::any_of(std::begin(on.signals), std::end(on.signals), [](auto s) { return s != 0; });
+// Something arrived where its receiver has no endpoint yet.
+void SimWorld::note_call(Link& on) {
+  if (on.attended || std::exchange(on.called, true)) return;
+  state(on.group, on.to).callers.emplace_back(on.channel, on.from);
 }
 
 void SimWorld::send(Link& on, SimFrame frame) {
@@ -239,12 +236,14 @@ void SimWorld::deliver(Pending& pending) {
       }
       on.travelling -= 1;
       on.delivered.push_back(std::move(pending.frame));
+      note_call(on);
       state(event.to).news = true;
       break;
     case SimEventKind::signal: {
       mix(event.value);
       std::uint64_t& seen = on.signals[static_cast<std::size_t>(event.signal)];
       seen = std::max(seen, event.value);
+      note_call(on);
       state(event.to).news = true;
       break;
     }

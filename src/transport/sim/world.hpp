@@ -129,6 +129,8 @@ class SimWorld {
     int travelling = 0;  // frames in flight
     bool connecting = false;
     bool connected = false;
+    bool attended = false;  // the receiver has an endpoint
+    bool called = false;    // something arrived while it had none
     std::uint64_t last_delivery_ns = 0;
     std::deque<SimFrame> delivered;
     std::uint64_t signals[kSignalCount] = {};
@@ -149,6 +151,7 @@ class SimWorld {
     Status status;              // the first failure that this rank has heard of
     std::vector<bool> touches;  // peers that it has an endpoint to
     std::vector<bool> lost;     // peers whose death it has heard of
+    std::vector<std::pair<int, Rank>> callers;  // channel and peer, of what nobody attends to
   };
   struct Group {
     std::vector<Rank> members;
@@ -169,7 +172,7 @@ class SimWorld {
     return in_world(in, a) / options_.ranks_per_host == in_world(in, b) / options_.ranks_per_host;
   }
   void touch(int in, Rank observer, Rank peer);
-  bool has_called(int in, Rank from, Rank to, int channel) const;
+  void note_call(Link& on);
   bool damage(SimFrame& frame);
   void pass_time();
   void send(Link& on, SimFrame frame);
