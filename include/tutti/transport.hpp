@@ -154,6 +154,13 @@ class Transport {
   virtual void* allocate_shareable(std::size_t bytes) = 0;
   virtual void release_shareable(void* memory) = 0;
 
+  // Memory that was exported, and that peers may still be storing to although the call has failed
+  // here: from now on they do not reach it. Its contents stay.
+  virtual void withdraw_memory(const void* memory, std::size_t bytes) {
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+  }
+
   // This rank gives up, for that reason: peers that see it leave shall hear whose fault it was.
   virtual void give_up(const Status& why) { static_cast<void>(why); }
 

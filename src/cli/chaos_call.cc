@@ -19,7 +19,8 @@ using collectives::Plan;
 constexpr double kUntouched = 99;
 constexpr double kReused = 111;
 constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
-constexpr int kManyRanks = 64;       // from here on, calls of few messages
+constexpr int kSomeRanks = 16;       // beyond, calls of less data
+constexpr int kManyRanks = 64;       // from here on, of few messages
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -39,9 +40,10 @@ Plans make_plans(const collectives::Algorithm& algorithm, int group, const Sched
 // executor's window holds, but not hundreds of them.
 std::size_t draw_slice_bytes(Dice& dice, const PlannedCall& planned, const ScheduleShape& shape,
                              std::size_t frame) {
-  if (!dice.one_in(8)) return frame / (1 + dice.below(3));
   const std::size_t element = size_of(planned.call.type);
-  std::size_t bytes = at(shape.message_chunks_max) * element;
+  const std::size_t least = at(shape.message_chunks_max) * element;
+  if (!dice.one_in(8)) return std::max(least, frame / (1 + dice.below(3)));
+  std::size_t bytes = least;
   while (bytes < frame && collectives::slices_needed(shape, planned.call.count, element,
                                                      planned.settings.channels, bytes) > kSlices)
     bytes *= 2;
@@ -100,6 +102,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   call.op = dice.one_of(kAllReduceOps);
   const std::uint64_t magnitudes[] = {2, 20, 300, 2000};
   call.count = call.collective == Collective::barrier ? 0 : dice.below(dice.one_of(magnitudes));
+  if (ranks > kSomeRanks) call.count = std::min<std::size_t>(call.count, 300);
   if (ranks >= kManyRanks) call.count = std::min<std::size_t>(call.count, 20);
   planned.settings.channels = dice.between(1, room.channels);
   planned.settings.slice_bytes = draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);

@@ -22,7 +22,8 @@ using runtime::CommunicatorState;
 using runtime::Decision;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr int kCallsAfter = 4;       // a mismatch, until all ranks know
+constexpr int kCallsAfter = 4;  // a mismatch, until all ranks know
+constexpr unsigned kMovesPerLookBack = 8;
 constexpr int kPatienceSweeps = 30;  // of all ranks without a move, before the world stands still
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
@@ -40,6 +41,7 @@ struct Participant {
   std::unique_ptr<RankBuffers> buffers;
   bool gone = false;  // dead, or aborted and left
   std::uint64_t paused_until = 0;
+  unsigned moves = 0;
 
   enum class Task { none, enter, call, agree } task = Task::none;
   std::optional<Decision> decision;
@@ -61,10 +63,13 @@ class ChaosWorld {
     options.size = dice_.between(limits.ranks_min, limits.ranks_max);
     room_.channels = dice_.between(1, 3);
     options.channel_count = room_.channels + 1;
-    options.frame_bytes_max = at(dice_.between(4, 32)) * 128;
+    // At least an element of every rank's block and a checksum.
+    options.frame_bytes_max = std::max(at(dice_.between(4, 32)) * 128, 16 * at(options.size) + 64);
     options.queue_frames_max = dice_.between(2, 6);
     options.ranks_per_host = dice_.between(1, options.size);
     options.meanwhile_per_mille = dice_.between(0, 1) * 100;
+    // Slow against the ranks, or as quick as they are.
+    network_share_ = 1 + (options.size >= 32 || dice_.one_in(2) ? at(options.size) / 2 : 0);
     checked_ = limits.faults && dice_.one_in(4);
     if (checked_) {
       options.damage_per_mille = static_cast<int>(dice_.below(2) * dice_.below(20));
@@ -139,7 +144,8 @@ class ChaosWorld {
   // Nobody, or a few, at any time; but never all of them.
   void draw_faults() {
     if (!limits_.faults || size() == 1) return;
-    const std::uint64_t horizons[] = {50, 500, 5000};
+    const std::uint64_t actors = 1 + at(size()) / 16;
+    const std::uint64_t horizons[] = {50 * actors, 500 * actors, 5000 * actors};
     const auto when = [&] { return dice_.below(dice_.one_of(horizons)); };
     const int kills = dice_.between(0, std::min(3, size() - 1));
     for (int i = 0; i < kills; ++i)
@@ -426,7 +432,8 @@ class ChaosWorld {
         moved = p.comm->drive();
         break;
     }
-    for (const auto& old : p.former) moved |= old->drive();
+    if (!p.former.empty() && ++p.moves % kMovesPerLookBack == 0)
+      for (const auto& old : p.former) moved |= old->drive();
     return moved;
   }
 
@@ -443,13 +450,14 @@ class ChaosWorld {
   }
 
   void move_until_done() {
-    const auto actors = static_cast<std::uint64_t>(participants_.size()) + 1;
+    const auto ranks = static_cast<std::uint64_t>(participants_.size());
+    const std::uint64_t actors = ranks + network_share_;
     std::uint64_t idle = 0;
     asked_ = stuck_in_call_ = false;
     while (fine() && !stuck_ && !stuck_in_call_ && !all_done()) {
       strike_due();
       const std::uint64_t actor = world_->random(actors);
-      const bool moved = actor + 1 == actors ? world_->step() : move(participants_[actor]);
+      const bool moved = actor >= ranks ? world_->step() : move(participants_[actor]);
       idle = moved ? 0 : idle + 1;
       if (idle > 2 * actors && !anything_moves()) stand_still();
     }
@@ -530,6 +538,7 @@ class ChaosWorld {
   ChaosLimits limits_;
   ChaosVerdict verdict_;
   CallRoom room_;
+  std::uint64_t network_share_ = 1;  // of moves, where every rank has one
   bool checked_ = false;
   std::unique_ptr<transport::SimWorld> world_;
   std::vector<Participant> participants_;

@@ -17,6 +17,7 @@ std::string list(const std::vector<Rank>& ranks) {
 }  // namespace
 
 Status CommunicatorState::revoke(const Status& why) {
+  TUTTI_TRY(check_process());
   std::lock_guard lock(mutex_);
   executor_->fail(why);
   membership_->spread(executor_->status());
@@ -30,6 +31,7 @@ Status CommunicatorState::revoke(const Status& why) {
 }
 
 Status CommunicatorState::begin_agreement(std::uint64_t flags, std::string blob) {
+  TUTTI_TRY(check_process());
   std::lock_guard lock(mutex_);
   if (current_ != nullptr || !waiting_.empty())
     return Status(

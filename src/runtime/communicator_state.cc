@@ -41,13 +41,31 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
 }
 
 CommunicatorState::~CommunicatorState() {
+  if (!check_process().ok()) {
+    // The parent's: nobody is told goodbye, and no lock is taken that a lost thread may hold.
+    static_cast<void>(executor_.release());
+    static_cast<void>(membership_.release());
+    static_cast<void>(transport_.release());
+    return;
+  }
   end_driving(*this);
   static_cast<void>(close());
   executor_.reset();  // before the transport that they use
   membership_.reset();
 }
 
+Status CommunicatorState::check_process() const {
+  if (!forked()) [[likely]]
+    return Status();
+  return Status(StatusCode::invalid_argument,
+                fmt::format("rank {}: this communicator belongs to the process that made it, and "
+                            "this is a child forked from that; make a communicator in the child, "
+                            "or fork before the first one is made",
+                            rank()));
+}
+
 Status CommunicatorState::check(const Request& r) const {
+  TUTTI_TRY(check_process());
   if (r.blocks != nullptr) return Status();  // checked when they were laid out
   const auto name = to_string(r.collective);
   auto bad = [&](const std::string& text) {
@@ -331,10 +349,12 @@ bool CommunicatorState::conclude(bool moved) {
   if (aborted_.load(std::memory_order_relaxed) && !executor_->done())
     executor_->fail(abort_status());
   if (!executor_->done()) return moved;
-  if (!executor_->status().ok()) [[unlikely]]
+  if (!executor_->status().ok()) [[unlikely]] {
+    executor_->withdraw_memory();
     membership_->spread(executor_->status());
-  else if (checking_ && checked())
+  } else if (checking_ && checked()) {
     return true;
+  }
   if (current_ != nullptr) complete_current(executor_->status());
   begin_next();
   return true;
@@ -342,6 +362,7 @@ bool CommunicatorState::conclude(bool moved) {
 
 // Up to `rounds` looks while nothing moves, under one lock.
 bool CommunicatorState::drive_until(const WorkState* work, int rounds) {
+  if (forked()) return false;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   for (int round = 0; round < rounds; ++round) {
@@ -364,6 +385,7 @@ void CommunicatorState::give_up(WorkState& work) {
 }
 
 Status CommunicatorState::wait(WorkState& work) {
+  TUTTI_TRY(check_process());
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
   while (!work.done()) {
     bool moved = drive_until(&work, waiter.rounds());
@@ -389,6 +411,7 @@ void CommunicatorState::sleep() {
 
 // Whoever drives sees the flag; when nobody does, it is done here.
 void CommunicatorState::abort() {
+  if (!check_process().ok()) return;
   aborted_.store(true, std::memory_order_release);
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
@@ -427,11 +450,13 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
 }
 
 MemoryUse CommunicatorState::memory_use() {
+  if (!check_process().ok()) return {};
   std::lock_guard lock(mutex_);
   return MemoryUse{transport_->memory_bytes(), executor_->scratch_bytes()};
 }
 
 Status CommunicatorState::close() {
+  TUTTI_TRY(check_process());
   const auto deadline = Waiter::Clock::now() + parts_.config.setup_timeout;
   std::lock_guard lock(mutex_);
   if (!executor_->status().ok()) return executor_->status();  // nobody will take it any more

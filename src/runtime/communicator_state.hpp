@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/fork.hpp"
 #include "collectives/planner.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/members.hpp"
@@ -171,7 +172,11 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void sleep();
   Status abort_status() const;
 
+  bool forked() const { return fork_generation_ != base::fork_generation(); }
+  Status check_process() const;
+
   CommunicatorParts parts_;
+  std::uint32_t fork_generation_ = base::fork_generation();
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Membership> membership_;

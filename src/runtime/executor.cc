@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -209,9 +210,21 @@ Status Executor::connect() {
 void Executor::fail(Status status) {
   if (!status_.ok()) return;
   status_ = std::move(status);
+  interrupted_ = !finished_;
   const std::uint64_t word = encode(Notice::of(status_));
   for (const Stream& s : streams_)
     if (s.endpoint != nullptr) s.endpoint->signal(Signal::failed, word);
+}
+
+void Executor::withdraw_memory() {
+  if (!std::exchange(interrupted_, false) || !call_.signature.direct) return;
+  for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
+    const bool exported = std::any_of(peers_.begin(), peers_.end(),
+                                      [&](const Peer& peer) { return peer.mine(buffer); });
+    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
+                              call_.signature.count * element_bytes_;
+    if (exported) transport_.withdraw_memory(own_memory(buffer), bytes);
+  }
 }
 
 // Peers of a call that this rank will never make may not be connected to anybody who knows.

@@ -69,6 +69,10 @@ class Executor {
   // Ends the call, and every later one, with `status`, and tells all connected peers.
   void fail(Status status);
 
+  // After a failure: takes the memory of the call away from peers that do not know of it yet, or
+  // that stand still and may wake up at any time. To be done before the failure is returned.
+  void withdraw_memory();
+
   // Looks for calls of peers that this rank takes no part in, while nothing moves: it fails then.
   // Not on the way of a call; it looks at every connection.
   void find_strays();
@@ -204,6 +208,7 @@ class Executor {
   const std::size_t frame_bytes_max_;
   Status status_;
   bool finished_ = true;
+  bool interrupted_ = false;  // the call failed under way
 
   Call call_;
   std::shared_ptr<const collectives::LoweredProgram> lowered_;

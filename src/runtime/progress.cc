@@ -2,9 +2,12 @@
 #include "runtime/progress.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
+
+#include "base/fork.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -14,9 +17,20 @@ struct List {
   std::vector<Driven*> members;
 };
 
+// The one list of the process; see the header. A forked child begins with an empty one: what its
+// parent drives is not its own, and a thread that is not there may hold the lock.
 List& list() {
-  static List instance;  // the one list of the process; see the header
-  return instance;
+  struct Kept {
+    std::uint32_t generation;
+    List list;
+  };
+  static std::atomic<Kept*> current{new Kept{base::fork_generation(), {}}};
+  Kept* kept = current.load(std::memory_order_acquire);
+  if (kept->generation != base::fork_generation()) {
+    kept = new Kept{base::fork_generation(), {}};
+    current.store(kept, std::memory_order_release);
+  }
+  return kept->list;
 }
 
 }  // namespace

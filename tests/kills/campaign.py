@@ -17,20 +17,21 @@ import sys
 import tempfile
 import time
 
-NOTE = struct.Struct("<qqqiiiiiiiii160s4x")
+NOTE = struct.Struct("<qqqiiiiiiiiii160s")
 RANKS_MAX = 16
-MISMATCH, PEER_LOST, ABORTED = 3, 5, 6
+MISMATCH, TIMEOUT, PEER_LOST, ABORTED = 3, 4, 5, 6
 KINDS = ["loop", "loop", "loop", "startup", "split", "abort", "shrink"]
 # Of the victim's life so far, by kind: when it dies at the latest. Units: us.
 HORIZONS = {"mismatch": 1000, "loop": 60_000, "startup": 60_000, "split": 60_000,
-            "abort": 20_000, "shrink": 20_000}
+            "abort": 20_000, "shrink": 20_000, "stopped": 40_000}
 
 
 class Note:
     def __init__(self, raw):
         (self.died_ns, self.error_ns, self.shrunk_ns, self.code, self.culprit, self.survivors,
          self.right, self.files_before, self.files_after, self.finished, self.calls,
-         self.touched, text) = NOTE.unpack(raw)
+         self.touched,
+         self.process, text) = NOTE.unpack(raw)
         self.text = text.split(b"\0")[0].decode(errors="replace")
 
 
@@ -68,6 +69,8 @@ class Round:
                        str(self.second_after_us)]
             self.command = " ".join(command)
             settings = {"TUTTI_LOG": "error", "TUTTI_CHECK": options.check}
+            if self.kind == "stopped":
+                settings["TUTTI_TIMEOUT_MS"] = "300"
             ended = subprocess.run(command, capture_output=True, text=True,
                                    env={**os.environ, **settings})
             raw = file.read()
@@ -78,10 +81,20 @@ class Round:
         left = names_in_shm() - before
         if left:
             self.troubles.append(f"left in /dev/shm: {sorted(left)}")
-        if self.kind == "mismatch":
+        if self.kind == "stopped":
+            self.judge_stopped()
+        elif self.kind == "mismatch":
             self.judge_mismatch(options.check == "strict")
         else:
             self.judge()
+
+    def judge_stopped(self):
+        for rank, note in enumerate(self.notes):
+            if not note.finished or (rank != self.first and note.code != TIMEOUT):
+                self.troubles.append(f"rank {rank}: code {note.code}: {note.text}")
+            if rank != self.first and note.touched:
+                self.troubles.append(f"rank {rank}: {note.touched} elements of its memory were "
+                                     "written after its error")
 
     def judge_mismatch(self, strict):
         for rank, note in enumerate(self.notes):
@@ -154,6 +167,9 @@ def parse():
     parser.add_argument("--kills", type=int, default=1000, help="ranks to kill in all")
     parser.add_argument("--mismatches", type=int,
                         help="instead: so many jobs in which a rank makes another call")
+    parser.add_argument("--stops", type=int,
+                        help="instead: so many jobs in which a rank stands still, and wakes up "
+                             "when the others have given up")
     parser.add_argument("--check", choices=["late", "strict"], default="late",
                         help="how such calls are found (TUTTI_CHECK)")
     parser.add_argument("--ranks", type=int, default=4)
@@ -175,7 +191,10 @@ def main():
     began = time.time()
     if options.mismatches:
         options.kinds = ["mismatch"]
-    while jobs < options.mismatches if options.mismatches else kills < options.kills:
+    if options.stops:
+        options.kinds = ["stopped"]
+    whole_jobs = options.mismatches or options.stops
+    while jobs < whole_jobs if whole_jobs else kills < options.kills:
         one = Round(options, seed)
         one.run(options)
         jobs += 1

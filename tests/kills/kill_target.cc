@@ -34,6 +34,7 @@ using tutti::Status;
 
 constexpr int kRanksMax = 16;
 constexpr float kUntouched = -77;
+constexpr std::size_t kSharedCount = std::size_t{300'001} * kRanksMax;
 
 // What campaign.py reads, field by field.
 struct Note {
@@ -48,7 +49,8 @@ struct Note {
   std::int32_t files_after;
   std::int32_t finished;
   std::int32_t calls;
-  std::int32_t touched;  // elements of the output that a call that had to fail has written
+  std::int32_t touched;  // elements of memory that others have written after an error
+  std::int32_t process;
   char text[160];
 };
 
@@ -82,6 +84,15 @@ struct Options {
   int second_after_us = 0;
 };
 
+// As a debugger or a full disk would; somebody else wakes it.
+void stop_later(Note& note, int after_us) {
+  std::thread([&note, after_us] {
+    std::this_thread::sleep_for(std::chrono::microseconds(after_us));
+    note.died_ns = now_ns();
+    kill(getpid(), SIGSTOP);
+  }).detach();
+}
+
 // kill -9 from a thread of its own, so that it strikes at any instruction.
 void die_later(Note& note, int after_us) {
   std::thread([&note, after_us] {
@@ -98,14 +109,19 @@ class Target {
 
   void run() {
     mine_.files_before = open_descriptors();
+    mine_.process = getpid();
     if (options_.kind == "startup") arm(options_.first, options_.after_us);
     Result<Communicator> joined = Communicator::from_environment();
     if (joined.ok()) {
       Communicator comm = *std::move(joined);
+      // The first call makes the buffers and the connections, which takes long.
+      if (options_.kind == "stopped") static_cast<void>(reduce_shared(comm));
       if (options_.kind != "startup" && options_.kind != "mismatch")
         arm(options_.first, options_.after_us);
       note_error(call_until_error(comm));
-      if (options_.kind != "abort" && options_.kind != "mismatch") go_on(comm);
+      if (options_.kind == "stopped") reuse_memory(comm.size());
+      if (options_.kind != "abort" && options_.kind != "mismatch" && options_.kind != "stopped")
+        go_on(comm);
     } else {
       note_error(joined.status());
     }
@@ -116,7 +132,28 @@ class Target {
 
  private:
   void arm(Rank victim, int after_us) {
-    if (rank_ == victim) die_later(mine_, after_us);
+    if (rank_ != victim) return;
+    if (options_.kind == "stopped")
+      stop_later(mine_, after_us);
+    else
+      die_later(mine_, after_us);
+  }
+
+  // Memory that was the call's is the program's again; the rank that stood still wakes up.
+  void reuse_memory(int ranks) {
+    if (rank_ == options_.first) return;
+    const std::size_t count = kSharedCount;
+    for (float* memory : shared_)
+      if (memory != nullptr) std::fill_n(memory, count, kUntouched);
+    if (rank_ == (options_.first + 1) % ranks) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others fill theirs, too
+      kill(notes_[options_.first].process, SIGCONT);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    for (const float* memory : shared_)
+      if (memory != nullptr)
+        mine_.touched += static_cast<std::int32_t>(
+            count - static_cast<std::size_t>(std::count(memory, memory + count, kUntouched)));
   }
 
   void note_error(const Status& status) {
@@ -135,10 +172,19 @@ class Target {
       });
     Status status;
     for (std::uint64_t i = 0; status.ok(); ++i) {
-      status = options_.kind == "split" ? split_once(comm, i) : call_once(comm, i);
+      if (options_.kind == "stopped")
+        status = reduce_shared(comm);
+      else
+        status = options_.kind == "split" ? split_once(comm, i) : call_once(comm, i);
       ++mine_.calls;
     }
     return status;
+  }
+
+  Status reduce_shared(Communicator& comm) {
+    float* in = buffer(~0ULL, 0, 0);
+    return comm.all_reduce(in, buffer(~0ULL, 1, 0), kSharedCount, tutti::DataType::float32,
+                           ReduceOp::sum);
   }
 
   Status split_once(Communicator& comm, std::uint64_t i) {
@@ -231,10 +277,9 @@ class Target {
 
   float* buffer(std::uint64_t dice, std::size_t which, std::size_t count) {
     if (owned_.empty())
-      for (int i = 0; i < 2; ++i) owned_.emplace_back(std::size_t{300'001} * kRanksMax);
+      for (int i = 0; i < 2; ++i) owned_.emplace_back(kSharedCount);
     if (shared_[which] == nullptr)
-      shared_[which] =
-          static_cast<float*>(tutti::allocate(std::size_t{300'001} * kRanksMax * sizeof(float)));
+      shared_[which] = static_cast<float*>(tutti::allocate(kSharedCount * sizeof(float)));
     static_cast<void>(count);
     return (dice >> 20 & 1) != 0 ? shared_[which] : owned_[which].data();
   }

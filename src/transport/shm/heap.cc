@@ -32,9 +32,10 @@ struct Region {
   shm::Descriptor file;
   shm::Mapping mapping;
   std::uint32_t number = 0;
-  bool shared = false;                      // by small allocations
-  std::map<std::size_t, std::size_t> used;  // offset -> bytes
-  std::size_t touched = 0;                  // below this, memory may have been written before
+  bool shared = false;                           // by small allocations
+  std::map<std::size_t, std::size_t> used;       // offset -> bytes
+  std::size_t touched = 0;                       // below this, memory may have been written before
+  std::map<std::size_t, std::size_t> withdrawn;  // offset -> end; pages that are ours alone
 
   // Where `bytes` fit between what is in use; the lowest place wins.
   std::optional<std::size_t> find_room(std::size_t bytes) const {
@@ -47,6 +48,12 @@ struct Region {
     return free;
   }
 
+  bool is_withdrawn(std::size_t offset, std::size_t bytes) const {
+    return std::any_of(withdrawn.begin(), withdrawn.end(), [&](const auto& range) {
+      return offset < range.second && range.first < offset + bytes;
+    });
+  }
+
   std::byte* take(std::size_t offset, std::size_t bytes) {
     used.emplace(offset, bytes);
     std::byte* memory = mapping.base() + offset;
@@ -55,6 +62,11 @@ struct Region {
     return memory;
   }
 };
+
+// Puts `fresh`, which was mapped elsewhere, in the place of as many bytes at `place`.
+bool move_mapping(void* fresh, void* place, std::size_t bytes) {
+  return mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED;
+}
 
 // Asks for all pages now; false when there is not that much memory.
 bool populate(const shm::Mapping& mapping) {
@@ -97,6 +109,10 @@ class Heap {
     }
     Region& region = found->second;
     const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - found->first);
+    // Peers may still write to the pages that were there: nobody gets them any more.
+    if (const auto used = region.used.find(offset);
+        region.shared && used != region.used.end() && region.is_withdrawn(offset, used->second))
+      return;
     TUTTI_ASSERT(region.used.erase(offset) == 1, "deallocate() takes what allocate() returned");
     if (region.used.empty() && !(region.shared && only_shared(region))) {
       regions_.erase(found);
@@ -112,7 +128,23 @@ class Heap {
     const auto offset =
         static_cast<std::size_t>(static_cast<const std::byte*>(memory) - found->first);
     if (region.mapping.bytes() - offset < bytes) return std::nullopt;
+    if (region.is_withdrawn(offset, bytes)) return std::nullopt;
     return SharedBlock{region.file.number(), region.number, found->first, region.mapping.bytes()};
+  }
+
+  void withdraw(const void* memory, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = find(memory);
+    if (found == regions_.end() || bytes == 0) return;
+    Region& region = found->second;
+    const auto offset =
+        static_cast<std::size_t>(static_cast<const std::byte*>(memory) - found->first);
+    const std::size_t begin = offset / kPageBytes * kPageBytes;
+    const std::size_t end = std::min(whole_pages(offset + bytes), region.mapping.bytes());
+    if (region.is_withdrawn(begin, end - begin)) return;
+    const bool renewed = begin == 0 && end == region.mapping.bytes() && renew(region);
+    if (!renewed) take_alone(region, begin, end);
+    generation_.fetch_add(1, std::memory_order_release);
   }
 
   bool exists(std::uint32_t number) {
@@ -157,6 +189,33 @@ class Heap {
     return &regions_.emplace(base, std::move(region)).first->second;
   }
 
+  // The same contents in a file that no peer has.
+  bool renew(Region& region) {
+    const std::size_t bytes = region.mapping.bytes();
+    Result<shm::Descriptor> file = shm::make_memory_file(bytes);
+    if (!file.ok()) return false;
+    void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->number(), 0);
+    if (fresh == MAP_FAILED) return false;
+    std::memcpy(fresh, region.mapping.base(), bytes);
+    if (!move_mapping(fresh, region.mapping.base(), bytes)) {
+      munmap(fresh, bytes);
+      return false;
+    }
+    region.file = std::move(file).value();
+    region.number = ++last_number_;
+    return true;
+  }
+
+  void take_alone(Region& region, std::size_t begin, std::size_t end) {
+    const std::size_t bytes = end - begin;
+    std::byte* place = region.mapping.base() + begin;
+    void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    TUTTI_ASSERT(fresh != MAP_FAILED, "memory for pages that a lost peer may write to");
+    std::memcpy(fresh, place, bytes);
+    TUTTI_ASSERT(move_mapping(fresh, place, bytes), "pages can be replaced");
+    region.withdrawn[begin] = std::max(region.withdrawn[begin], end);
+  }
+
   void forget_after_fork() {
     if (owner_ == getpid()) return;
     // The memory stays mapped, because the child may be using it.
@@ -192,6 +251,8 @@ void shared_deallocate(void* memory) {
 std::optional<SharedBlock> find_shared(const void* memory, std::size_t bytes) {
   return heap().find_block(memory, bytes);
 }
+
+void shared_withdraw(const void* memory, std::size_t bytes) { heap().withdraw(memory, bytes); }
 
 bool shared_region_exists(std::uint32_t region) { return heap().exists(region); }
 

@@ -40,6 +40,12 @@ struct SharedBlock {
 // The region that holds all of [memory, memory + bytes), if there is one. Threading: any thread.
 std::optional<SharedBlock> find_shared(const void* memory, std::size_t bytes);
 
+// Gives the pages of [memory, memory + bytes) that lie in a region to this process alone: what
+// peers that have them mapped still store is not seen from here on. Contents stay. The memory can
+// be exported again only where that was all of a region. Memory of no region is left alone.
+// Threading  any thread; nobody writes to those pages meanwhile.
+void shared_withdraw(const void* memory, std::size_t bytes);
+
 // True while the region exists. Threading: any thread.
 bool shared_region_exists(std::uint32_t region);
 

@@ -130,6 +130,10 @@ class ShmTransport final : public Transport {
   void* allocate_shareable(std::size_t bytes) override { return shared_allocate(bytes); }
   void release_shareable(void* memory) override { shared_deallocate(memory); }
 
+  void withdraw_memory(const void* memory, std::size_t bytes) override {
+    shared_withdraw(memory, bytes);
+  }
+
   bool flushed() const override { return unsent_.empty(); }
   std::size_t memory_bytes() const override {
     return live_.size() * self_.layout.bytes() + Board::bytes(size());

@@ -148,9 +148,9 @@ class SimWorld {
   struct RankState {
     bool left = false;
     bool news = false;
-    Status status;              // the first failure that this rank has heard of
-    std::vector<bool> touches;  // peers that it has an endpoint to
-    std::vector<bool> lost;     // peers whose death it has heard of
+    Status status;                              // the first failure that this rank has heard of
+    std::vector<bool> touches;                  // peers that it has an endpoint to
+    std::vector<bool> lost;                     // peers whose death it has heard of
     std::vector<std::pair<int, Rank>> callers;  // channel and peer, of what nobody attends to
   };
   struct Group {
