@@ -1,5 +1,5 @@
 // The life of a call: set up, meet the peers, move every channel forward until all is complete.
-// What one step does is in executor_steps.cc.
+// What one step does is in executor_steps.cc; whom it waits for in executor_awaited.cc.
 #include "runtime/executor.hpp"
 
 #include <algorithm>
@@ -467,25 +467,6 @@ bool Executor::announce(int channel) {
     }
   }
   return moved;
-}
-
-Executor::Awaited Executor::awaited() const {
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    if (peers_[peer].arrival_due)
-      return {rank_of(peer), fmt::format("rank {} to make the same call", rank_of(peer))};
-  for (const Channel& channel : channels_) {
-    if (channel.first_slice >= slices_) continue;
-    const auto first = index(channel.first[channel.first_slice % window_]);
-    const CallStep& step = program_->steps()[first];
-    for (const CallOperand& source : program_->sources(step))
-      if (source.is_message)
-        return {rank_of(source.stream), fmt::format("data from rank {}", rank_of(source.stream))};
-    for (const CallOperand& destination : program_->destinations(step))
-      if (destination.is_message)
-        return {rank_of(destination.stream),
-                fmt::format("rank {} to take data", rank_of(destination.stream))};
-  }
-  return {};
 }
 
 }  // namespace tutti::runtime
