@@ -178,6 +178,7 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   parts.ranks_share_cores = shared_cores;
   parts.members = members;
   parts.members.exchange = nullptr;
+  if (parts.members.job == 0) parts.members.job = (*cards)[0].job;
   return std::make_shared<CommunicatorState>(std::move(parts));
 }
 
