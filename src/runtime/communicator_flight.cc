@@ -2,6 +2,7 @@
 // All of this is off the hot path: some of it reads the recorders of the other ranks.
 #include <fmt/format.h>
 
+#include "collectives/footprint.hpp"
 #include "runtime/communicator_state.hpp"
 #include "runtime/flight/text.hpp"
 
@@ -52,8 +53,14 @@ void CommunicatorState::note_wait() {
   note_memory();
 }
 
+// Only from the thread that makes calls: the planner is its.
 MemoryUse CommunicatorState::memory_use_locked() {
   MemoryUse use;
+  use.plan_bytes = parts_.planner->memory_bytes() + executor_->program_bytes();
+  // Plans that are no planner's: those of point-to-point calls, and of groups.
+  const Memo& pair = memos_[static_cast<std::size_t>(Collective::send_recv)];
+  for (const auto& plan : {pair.plan, exchange_plan_})
+    if (plan) use.plan_bytes += sizeof(*plan) + collectives::bytes_of(*plan->program);
   use.transport_bytes = transport_->memory_bytes();
   use.scratch_bytes = executor_->scratch_bytes();
   use.recorder_bytes = flight_.memory_bytes();

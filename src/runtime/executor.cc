@@ -10,6 +10,7 @@
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
+#include "collectives/footprint.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/notice.hpp"
 
@@ -157,6 +158,16 @@ void Executor::choose_program(const std::shared_ptr<const collectives::LoweredPr
   }
   std::rotate(programs_.begin(), known, known + 1);
   program_ = programs_.front().get();
+}
+
+std::size_t Executor::program_bytes() const {
+  using collectives::bytes_of;
+  std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
+                      bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_);
+  for (const auto& program : programs_) bytes += program->memory_bytes();
+  for (const Channel& channel : channels_)
+    bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
+  return bytes;
 }
 
 Status Executor::prepare_scratch() {

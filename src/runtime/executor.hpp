@@ -82,6 +82,9 @@ class Executor {
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
+  // Of programs as they are run, with what is known of connections and slices. An estimate.
+  std::size_t program_bytes() const;
+
  private:
   enum class Phase : std::uint8_t { waiting, granted, offered, complete };
   using Operands = std::span<const CallOperand>;
