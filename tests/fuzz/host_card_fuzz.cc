@@ -26,7 +26,7 @@ void run(std::string_view input) {
 std::vector<std::string> seeds() {
   return {
       encode({"b00t/net:[4026531840]", {0, 1, 5}, "transport auto, channels 0", 77}),
-      R"({"host": "\u00e9", "cpus": [], "settings": "", "job": 7, "more": [1.5e3, null, {"a": 1}]})",
+      R"({"host": "\u00e9", "cpus": [], "settings": "", "job": 7, "more": [1.5e3, null, {"a":1}]})",
       R"({"host": "h", "cpus": [99999999999], "settings": "s", "job": 18446744073709551615})",
       "[[[[", "{\"host\": \"\xff\"}"};
 }
