@@ -38,13 +38,6 @@ const CommunicatorView* waits_elsewhere(const Seat& seat) {
   return found;
 }
 
-// The rank that a process has in the communicator that was asked about.
-Rank rank_in(const Process& process, const Where& asked, Rank otherwise) {
-  for (const CommunicatorView& view : process.recorder.communicators)
-    if (view.job == asked.job && view.context == asked.context) return view.rank;
-  return otherwise;
-}
-
 bool same_call(const Signature& a, const Signature& b) {
   return a.sequence == b.sequence && a.collective == b.collective && a.count == b.count &&
          a.type == b.type && a.root == b.root && (!is_reduction(a.collective) || a.op == b.op);
@@ -88,11 +81,21 @@ std::optional<End> end_of(Seat& seat, const Signature& call) {
   if (seat.process->stopped())
     return End{Trouble::stopped, "is stopped (by a signal or a debugger)"};
   if (seat.view->failure)
-    return End{Trouble::failed, fmt::format("has failed: {}", seat.view->failure->text)};
+    return End{Trouble::failed,
+               fmt::format("has failed ({})", to_string(seat.view->failure->code))};
   if (!seat.view->wait)
     if (const CommunicatorView* elsewhere = waits_elsewhere(seat)) seat.view = elsewhere;
   if (seat.view->wait) return std::nullopt;
   return excuse(*seat.view, call);
+}
+
+// Its rank in the communicator of `asked`: of its process, when it was reached in another one.
+Rank rank_in(const Step& step, const Where& asked, Rank otherwise) {
+  if (step.where.context == asked.context) return step.where.rank;
+  if (step.seat.process == nullptr) return otherwise;
+  for (const CommunicatorView& view : step.seat.process->recorder.communicators)
+    if (view.job == asked.job && view.context == asked.context) return view.rank;
+  return otherwise;
 }
 
 // All that can be reached, nearest first; and the end that counts.
@@ -151,17 +154,16 @@ Culprit find_culprit(const std::vector<Process>& processes, const Where& waiter,
   const Step& last = found.steps[*found.best];
   for (std::size_t at = *found.best; found.steps[at].from != kNowhere;) {
     const Step& from = found.steps[found.steps[at].from];
-    culprit.links.push_back(
-        {rank_in(*from.seat.process, waiter, from.where.rank), found.steps[at].where.rank});
+    culprit.links.push_back({rank_in(from, waiter, from.where.rank),
+                             rank_in(found.steps[at], waiter, found.steps[at].where.rank)});
     at = found.steps[at].from;
   }
   std::reverse(culprit.links.begin(), culprit.links.end());
   culprit.why = found.end.why;
   const bool ours = last.where.context == waiter.context;
-  if (ours) culprit.rank = last.where.rank;
+  culprit.rank = rank_in(last, waiter, culprit.rank);
   if (last.seat.process == nullptr) return culprit;
   culprit.pid = last.seat.process->pid;
-  culprit.rank = rank_in(*last.seat.process, waiter, culprit.rank);
   if (ours && found.end.trouble == Trouble::failed)
     pass_blame(processes, waiter, *last.seat.view->failure, culprit);
   return culprit;

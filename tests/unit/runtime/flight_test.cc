@@ -299,6 +299,22 @@ TEST(FlightChain, FollowsAProcessIntoItsOtherCommunicator) {
   EXPECT_EQ(job.culprit().pid, 102);
 }
 
+TEST(FlightChain, TellsRanksApartThatAreThreads) {
+  Job job(3);
+  for (const std::size_t r : {1U, 2U}) job.processes[0].recorder.communicators.push_back(job.at(r));
+  job.processes.resize(1);
+  auto& ranks = job.processes[0].recorder.communicators;
+  for (const std::size_t r : {0U, 1U}) {
+    ranks[r].begun = 1;
+    ranks[r].wait = WaitView{{static_cast<Rank>(r + 1)}, "data", 1};
+  }
+  const Culprit culprit =
+      find_culprit(job.processes, where(ranks[0]), ranks[0].wait->ranks, call(1));
+  EXPECT_EQ(culprit.rank, 2);
+  EXPECT_EQ(to_string(culprit),
+            "rank 1 waits for rank 2; rank 2 (pid 100) has not made a call yet");
+}
+
 TEST(FlightChain, OfARankThatDoesNotWaitIsTheLongestWaiters) {
   Job job(3);
   job.in_call(2, 4, false);
