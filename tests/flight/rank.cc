@@ -39,5 +39,8 @@ int main(int count, char** values) {
     return 0;
   }
   std::printf("culprit %d: %s\n", status.culprit(), status.message().c_str());
+  std::fflush(stdout);
+  // The launcher ends all ranks when the first one fails; the others shall have their say.
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
   return 3;
 }
