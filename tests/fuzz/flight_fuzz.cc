@@ -17,11 +17,11 @@ using namespace tutti::runtime::flight;
 
 namespace {
 
-constexpr std::size_t kWords = sizeof(File) / sizeof(std::uint64_t);
+using Pages = std::vector<Page>;
 
 // A file as a process with three communicators would have it.
-std::vector<std::uint64_t> plausible() {
-  std::vector<std::uint64_t> words(kWords);
+Pages plausible() {
+  Pages pages(sizeof(File) / sizeof(Page));
   const std::shared_ptr<Recorder> recorder = Recorder::make();
   TUTTI_ASSERT(recorder != nullptr, "there is memory");
   std::array<std::unique_ptr<Log>, 3> logs;
@@ -36,8 +36,8 @@ std::vector<std::uint64_t> plausible() {
     log->wait(awaited, "data", 5);
   }
   logs[2]->fail(Status(StatusCode::timeout, "too late", 1));
-  std::memcpy(words.data(), &recorder->file(), sizeof(File));
-  return words;
+  std::memcpy(pages.data(), static_cast<const void*>(&recorder->file()), sizeof(File));
+  return pages;
 }
 
 }  // namespace
@@ -45,16 +45,18 @@ std::vector<std::uint64_t> plausible() {
 std::size_t input_bytes_max() { return 512; }
 
 void run(std::string_view input) {
-  static const std::vector<std::uint64_t> start = plausible();
-  std::vector<std::uint64_t> words = start;
+  static const Pages start = plausible();
+  Pages pages = start;
   Decisions decisions(input);
   while (!decisions.done()) {
     // Mostly within the header and the first slots.
     const auto where = decisions.number<std::uint16_t>();
-    words[where % (sizeof(Header) / 8 + 4 * sizeof(Slot) / 8)] = decisions.number<std::uint64_t>();
+    const std::size_t word = where % (sizeof(Header) / 8 + 4 * sizeof(Slot) / 8);
+    pages[word / std::size(Page().words)].words[word % std::size(Page().words)] =
+        decisions.number<std::uint64_t>();
   }
   const AllocationLimit limit(std::size_t{4} << 20);
-  const auto view = read(std::as_bytes(std::span(words)), {1'000'000'000, 1'000'000'000});
+  const auto view = read(std::as_bytes(std::span(pages)), {1'000'000'000, 1'000'000'000});
   if (!view.ok()) return;
   Process process;
   process.pid = 1;

@@ -104,6 +104,11 @@ struct alignas(kPageBytes) Header {
   Word left_out;  // communicators that found no slot
 };
 
+// Also what a copy for tests consists of.
+struct alignas(kPageBytes) Page {
+  std::uint64_t words[kPageBytes / sizeof(std::uint64_t)];
+};
+
 struct File {
   Header header;
   Slot slots[kSlotsMax];

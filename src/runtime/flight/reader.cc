@@ -2,10 +2,13 @@
 #include "runtime/flight/reader.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
+
+#include "base/assert.hpp"
 
 namespace tutti::runtime::flight {
 namespace {
@@ -153,6 +156,8 @@ Result<ProcessView> read(std::span<const std::byte> memory, const Moment& now) {
   if (memory.size() < sizeof(File))
     return bad(fmt::format("{} bytes are too few for a flight recorder, which has {}",
                            memory.size(), sizeof(File)));
+  TUTTI_ASSERT(std::bit_cast<std::uintptr_t>(memory.data()) % alignof(File) == 0,
+               "a recorder is mapped, and so aligned to a page");
   // Only words are read, all of them atomic, so that no value in there can do harm.
   const File& file = *reinterpret_cast<const File*>(memory.data());
   if (file.header.magic.load(std::memory_order_acquire) != kMagic)

@@ -69,7 +69,7 @@ struct ProcessView {
   std::vector<CommunicatorView> communicators;
 };
 
-// Requires  `memory` aligned to 8 bytes.
+// Requires  `memory` aligned to a page, as mappings are.
 // Errors    corrupt_data, saying what is wrong with the whole; parts that make no sense are left
 //           out.
 Result<ProcessView> read(std::span<const std::byte> memory, const Moment& now);

@@ -145,25 +145,26 @@ TEST(FlightReader, SeesWholeCallsWhileTheyAreWritten) {
 }
 
 TEST(FlightReader, RefusesWhatIsNoRecorder) {
-  std::vector<std::uint64_t> words(sizeof(File) / 8);
-  const auto bytes = std::as_bytes(std::span(words));
+  std::vector<Page> pages(sizeof(File) / sizeof(Page));
+  const auto bytes = std::as_bytes(std::span(pages));
   EXPECT_EQ(read(bytes, {}).status().code(), StatusCode::corrupt_data);
   EXPECT_EQ(read(bytes.first(100), {}).status().code(), StatusCode::corrupt_data);
-  words[0] = kMagic;
+  pages[0].words[0] = kMagic;
   EXPECT_EQ(read(bytes, {}).status().code(), StatusCode::corrupt_data);
-  words[1] = sizeof(File);
+  pages[0].words[1] = sizeof(File);
   EXPECT_TRUE(read(bytes, {}).ok());
 }
 
 TEST(FlightReader, MakesNothingOfGarbage) {
   std::mt19937_64 random(1);
-  std::vector<std::uint64_t> words(sizeof(File) / 8);
+  std::vector<Page> pages(sizeof(File) / sizeof(Page));
   for (int round = 0; round < 30; ++round) {
     // Also small numbers, which are likely to pass for something.
-    for (std::uint64_t& word : words) word = random() >> (random() % 64);
-    words[0] = kMagic;
-    words[1] = sizeof(File);
-    const auto view = read(std::as_bytes(std::span(words)), Moment::now());
+    for (Page& page : pages)
+      for (std::uint64_t& word : page.words) word = random() >> (random() % 64);
+    pages[0].words[0] = kMagic;
+    pages[0].words[1] = sizeof(File);
+    const auto view = read(std::as_bytes(std::span(pages)), Moment::now());
     ASSERT_TRUE(view.ok());
     for (const CommunicatorView& communicator : view->communicators)
       EXPECT_FALSE(describe_failure(communicator, kCallsKept).empty());
