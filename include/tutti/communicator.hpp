@@ -84,10 +84,18 @@ struct PlanReport {
   std::string explanation;  // many lines: candidates, predictions, limiting link, lower bound
 };
 
-// Memory of a communicator and its transport, for `tutti doctor` and the curious. Units: bytes.
+// Memory of a communicator and its transport, for `tutti doctor` and the curious. Made on first
+// use. By default all but scratch is at most 1 MiB, and 1 MiB for each connected peer. Units:
+// bytes.
 struct MemoryUse {
   std::size_t transport_bytes = 0;
-  std::size_t scratch_bytes = 0;
+  std::size_t scratch_bytes = 0;   // grows with the largest count that an algorithm needed it for
+  std::size_t plan_bytes = 0;      // schedules and programs: an estimate from the containers' sizes
+  std::size_t recorder_bytes = 0;  // of the flight recorder
+
+  std::size_t total_bytes() const {
+    return transport_bytes + scratch_bytes + plan_bytes + recorder_bytes;
+  }
 };
 
 // The blocks of a buffer, one for each rank. Units: elements.

@@ -31,6 +31,8 @@ constexpr Named<WaitChoice> kWaits[] = {{"auto", WaitChoice::automatic},
                                         {"spin", WaitChoice::spin},
                                         {"yield", WaitChoice::yield},
                                         {"block", WaitChoice::block}};
+constexpr Named<FlightChoice> kFlights[] = {
+    {"off", FlightChoice::off}, {"on", FlightChoice::on}, {"verbose", FlightChoice::verbose}};
 constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
 constexpr Named<CheckChoice> kChecks[] = {{"late", CheckChoice::late},
                                           {"strict", CheckChoice::strict}};
@@ -74,6 +76,10 @@ constexpr std::int64_t kMaxMilliseconds = std::numeric_limits<std::int32_t>::max
 
 Status store_milliseconds(std::string_view text, std::chrono::milliseconds& field) {
   return store(parse_integer(text, 1, kMaxMilliseconds), field);
+}
+
+Status store_slow_after(std::string_view text, std::chrono::milliseconds& field) {
+  return store(parse_integer(text, 0, kMaxMilliseconds), field);
 }
 
 Status store_channels(std::string_view text, int& field) {
@@ -141,6 +147,14 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      [](std::string_view v, Config& c) { return store_text(v, c.tuning_file); }},
     {"TUTTI_LOG", "error|warn|info|debug", "warn", "How much Tutti says on stderr.", false,
      [](std::string_view v, Config& c) { return store(parse_log_level(v), c.log); }},
+    {"TUTTI_SLOW_AFTER_MS", "0..2147483647", "2000",
+     "How long a call may stand still before a warning names the rank it waits for; 0: never.",
+     false, [](std::string_view v, Config& c) { return store_slow_after(v, c.slow_after); }},
+    {"TUTTI_FLIGHT", "off|on|verbose", "on",
+     "The flight recorder, which `tutti doctor` reads and failures print; verbose prints more.",
+     false,
+     [](std::string_view v,
+        Config& c) { return store(choice_of<FlightChoice>(kFlights, v), c.flight); }},
     {"TUTTI_TEST_DATA", "path", "",
      "The folder of large inputs that some tests read; without it they are skipped.", false,
      [](std::string_view v, Config& c) { return store_text(v, c.test_data); }},

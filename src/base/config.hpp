@@ -25,6 +25,7 @@ enum class TransportChoice { automatic, memory, shm, tcp };
 enum class LoweringChoice { automatic, direct, staged };
 enum class WaitChoice { automatic, spin, yield, block };
 enum class CheckChoice { late, strict };  // `late`: on this or the next call
+enum class FlightChoice { off, on, verbose };
 
 std::string_view to_string(TransportChoice choice);
 std::string_view to_string(LoweringChoice choice);
@@ -50,12 +51,14 @@ struct Config {
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};
   LogLevel log = LogLevel::warn;
-  std::string socket_interface;  // empty: the one that reaches MASTER_ADDR
-  std::string job_secret_file;   // empty: none given
-  std::string job_secret;        // the bytes, already decoded from hexadecimal; empty: none given
-  std::string job_board;         // path; empty: none
-  std::string tuning_file;       // empty: none
-  std::string test_data;         // empty: none
+  FlightChoice flight = FlightChoice::on;
+  std::chrono::milliseconds slow_after{2000};  // 0: never
+  std::string socket_interface;                // empty: the one that reaches MASTER_ADDR
+  std::string job_secret_file;                 // empty: none given
+  std::string job_secret;   // the bytes, already decoded from hexadecimal; empty: none given
+  std::string job_board;    // path; empty: none
+  std::string tuning_file;  // empty: none
+  std::string test_data;    // empty: none
 
   friend bool operator==(const Config&, const Config&) = default;
 };

@@ -132,6 +132,8 @@ class ChaosWorld {
                                                           static_cast<std::uint64_t>(group));
     p.transport = parts.transport.get();
     parts.patience = {8, 3};
+    parts.config.flight = base::FlightChoice::off;
+    parts.config.slow_after = std::chrono::milliseconds(0);
     if (limits_.strict) parts.config.check = base::CheckChoice::strict;
     parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };
     if (p.comm) p.former.push_back(std::move(p.comm));

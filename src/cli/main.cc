@@ -10,6 +10,7 @@
 
 #include "base/text.hpp"
 #include "cli/chaos_command.hpp"
+#include "cli/doctor_command.hpp"
 #include "cli/env_command.hpp"
 #include "cli/plan_command.hpp"
 #include "cli/run_command.hpp"
@@ -73,6 +74,7 @@ int main(int count, char** values) {
   tutti::cli::add_plan_command(app, exit_code);
   tutti::cli::add_verify_command(app, exit_code);
   tutti::cli::add_chaos_command(app, exit_code);
+  tutti::cli::add_doctor_command(app, exit_code);
   tutti::cli::add_env_command(app, exit_code);
   add_version_command(app);
   return parse_and_run(app, arguments.for_us, exit_code);

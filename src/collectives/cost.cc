@@ -10,6 +10,7 @@
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
+#include "collectives/footprint.hpp"
 
 namespace tutti::collectives {
 namespace {
@@ -462,6 +463,11 @@ double call_ns(const CostConstants& constants, const SliceCost& slice, double ex
   const double flowing = slice.time_ns + (slices - 1) * slice.busy_ns;
   const double in_flight = constants.window * channels;
   return exchange_ns + std::max(flowing, slice.time_ns * slices / in_flight);
+}
+
+std::size_t CostGraph::memory_bytes() const {
+  return sizeof(*this) + bytes_of(steps_) + bytes_of(messages_) + bytes_of(received_) +
+         bytes_of(dependents_);
 }
 
 }  // namespace tutti::collectives

@@ -133,6 +133,8 @@ class CostGraph {
   // Whether any message travels direct.
   bool any_direct() const { return any_direct_; }
 
+  std::size_t memory_bytes() const;  // an estimate
+
  private:
   friend class SliceSimulation;
   friend class CostGraphBuilder;

@@ -18,6 +18,7 @@
 #include "collectives/algorithms/table.hpp"
 #include "collectives/bounds.hpp"
 #include "collectives/cost.hpp"
+#include "collectives/footprint.hpp"
 #include "collectives/geometry.hpp"
 #include "collectives/lowering.hpp"
 
@@ -78,6 +79,7 @@ class PriceTable {
   explicit PriceTable(CostGraph graph) : graph_(std::move(graph)) {}
 
   const CostGraph& graph() const { return graph_; }
+  std::size_t memory_bytes() const { return graph_.memory_bytes() + bytes_of(points_); }
 
   // What of the busiest resource's time is not spent on bytes.
   double overhead_ns(const Machine& machine) { return point(machine, 0).busy_ns; }
@@ -120,6 +122,13 @@ struct Entry {
   std::array<std::optional<PriceTable>, 2> prices;  // staged, direct
   std::string not_priced;
   std::map<Rank, std::shared_ptr<const LoweredProgram>> programs;
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = sizeof(Entry) + bytes_of(schedule);
+    for (const auto& price : prices) bytes += price ? price->memory_bytes() : 0;
+    for (const auto& [rank, program] : programs) bytes += kNodeBytes + bytes_of(*program);
+    return bytes;
+  }
 };
 
 // A candidate before it is told to people.
@@ -420,6 +429,17 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
   explanation.bandwidth_origin = bounds.link_origin;
   explanation.memory_origin = bounds.memory_origin;
   return explanation;
+}
+
+std::size_t Planner::memory_bytes() const {
+  std::size_t bytes = sizeof(State);
+  for (const auto& [key, entries] : state_->families) {
+    bytes += kNodeBytes + sizeof(key) + bytes_of(entries);
+    for (const auto& entry : entries) bytes += entry->memory_bytes();
+  }
+  for (const auto& [key, plan] : state_->plans)
+    bytes += kNodeBytes + sizeof(key) + sizeof(Plan) + plan->algorithm.capacity();
+  return bytes;
 }
 
 }  // namespace tutti::collectives

@@ -98,6 +98,9 @@ class Planner {
   // All candidates with their costs, and the lower bound.
   Result<Explanation> explain(const PlanQuery& query);
 
+  // What is kept: schedules, their costs, programs and plans. An estimate, from what they hold.
+  std::size_t memory_bytes() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

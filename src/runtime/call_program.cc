@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "collectives/footprint.hpp"
+
 namespace tutti::runtime {
 namespace {
 
@@ -112,6 +114,14 @@ void CallProgram::decide_all(std::size_t peer, const Addressable& mine, const Ad
     set_way(operands_[send], way_of(operands_[send], mine, theirs), p.sent);
   for (const std::uint32_t receive : p.receives)
     set_way(operands_[receive], way_of(operands_[receive], mine, theirs), p.received);
+}
+
+std::size_t CallProgram::memory_bytes() const {
+  using collectives::bytes_of;
+  std::size_t bytes = sizeof(*this) + bytes_of(steps_) + bytes_of(operands_) +
+                      bytes_of(dependencies_) + bytes_of(peers_);
+  for (const CallPeer& peer : peers_) bytes += bytes_of(peer.sends) + bytes_of(peer.receives);
+  return bytes;
 }
 
 }  // namespace tutti::runtime

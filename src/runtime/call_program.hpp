@@ -82,6 +82,7 @@ class CallProgram {
     return {operands_.data() + step.destinations, step.end - step.destinations};
   }
   std::size_t operands_max() const { return operands_max_; }  // of one step
+  std::size_t memory_bytes() const;                           // an estimate, without lowered()
 
   // Before a call. Staged: everything goes through queues, nothing is left to decide.
   void begin(bool staged);

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/try.hpp"
 #include "runtime/communicator_state.hpp"
+#include "runtime/host.hpp"
 #include "runtime/shrink.hpp"
 #include "runtime/split.hpp"
 #include "runtime/world.hpp"
@@ -163,6 +164,7 @@ Result<std::vector<Communicator>> Communicator::for_threads(int size,
   if (!config.ok()) return config.status();
   runtime::Members members;
   members.size = size;
+  members.job = runtime::draw_job();
   members.threads =
       transport::MemoryWorld::make(runtime::transport_options(*config, members, false));
   // All ranks are here, and all say the same.

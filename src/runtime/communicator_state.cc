@@ -19,7 +19,13 @@ constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 // What all_to_all_v is planned for: the plan must not depend on what only some ranks know.
 constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
+constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
+
+// Only one thread writes at a time.
+void raise(std::atomic<std::uint64_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
 
 std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
   ScheduleShape shape;
@@ -34,7 +40,13 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
     : parts_(std::move(parts)),
       transport_(std::move(parts_.transport)),
       executor_(std::make_unique<Executor>(*transport_)),
-      membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)) {
+      membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)),
+      watch_(parts_.config.slow_after),
+      log_(parts_.config.log, fmt::format("rank {}", transport_->rank())),
+      flight_(
+          parts_.config.flight == base::FlightChoice::off ? nullptr
+                                                          : flight::Recorder::of_process(),
+          {parts_.members.job, parts_.members.context, rank(), size(), transport_->traits().name}) {
   if (parts_.config.check == base::CheckChoice::strict && size() > 1)
     strict_ = std::make_unique<StrictCheck>(rank(), size());
   begin_driving(*this);
@@ -179,6 +191,9 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   Signature& s = work.call_.signature;
   // Point-to-point calls are no collective ones: only two ranks count them.
   s.sequence = request.collective == Collective::send_recv ? 0 : ++sequence_;
+  // Now and then, so that others can read it; the planner is the calling thread's.
+  if ((s.sequence & (s.sequence - 1)) == 0) [[unlikely]]
+    note_memory();
   s.collective = request.collective;
   s.type = request.type;
   s.op = request.op;
@@ -246,6 +261,9 @@ std::string CommunicatorState::awaited() {
 
 void CommunicatorState::complete_current(const Status& status) {
   WorkState* work = std::exchange(current_, nullptr);
+  flight_.end(status.code());
+  if (!status.ok()) [[unlikely]]
+    note_failure();
   work->status_ = status;
   work->done_.store(true, std::memory_order_release);
 }
@@ -253,6 +271,8 @@ void CommunicatorState::complete_current(const Status& status) {
 void CommunicatorState::begin(WorkState& work) {
   idle_polls_ = 0;
   current_ = &work;
+  flight_.begin(work.call_.signature);
+  raise(calls_);
   const bool collective = work.call_.signature.collective != Collective::send_recv;
   checking_ = strict_ != nullptr && collective;
   const Status status = checking_ ? begin_check(work) : executor_->start(work.call_, *work.plan_);
@@ -298,7 +318,10 @@ bool CommunicatorState::drive_locked() {
   const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
-    moved |= executor_->advance();
+    if (executor_->advance()) {
+      raise(moves_);
+      moved = true;
+    }
     idle_rounds_ = moved ? 0 : idle_rounds_ + 1;
     if (idle_rounds_ >= parts_.patience.idle_rounds && !executor_->done()) {
       idle_rounds_ = 0;
@@ -373,14 +396,16 @@ bool CommunicatorState::drive_until(const WorkState* work, int rounds) {
 }
 
 void CommunicatorState::give_up(WorkState& work) {
+  const std::optional<flight::Culprit> culprit = find_culprit();
   std::lock_guard lock(mutex_);
   if (work.done() || current_ == nullptr) return;
   const Executor::Awaited awaited = executor_->awaited();
-  executor_->fail(Status(
-      StatusCode::timeout,
-      fmt::format("rank {}: {}: not complete after {} ms; waits for {}", rank(),
-                  to_string(current_->call_.signature), parts_.timeout.count(), awaited.what),
-      awaited.rank));
+  const std::string chain = culprit ? fmt::format(": {}", to_string(*culprit)) : "";
+  executor_->fail(Status(StatusCode::timeout,
+                         fmt::format("rank {}: {}: not complete after {} ms; waits for {}{}",
+                                     rank(), to_string(current_->call_.signature),
+                                     parts_.timeout.count(), awaited.what, chain),
+                         culprit ? culprit->rank : awaited.rank));
   conclude(true);
 }
 
@@ -392,13 +417,20 @@ Status CommunicatorState::wait(WorkState& work) {
     if (!moved && waiter.has_time()) moved = drive_others(*this);
     if (moved) {
       waiter.progressed();
+      if (watch_.slow() && !work.done()) [[unlikely]]
+        look_after_wait(Waiter::Clock::now());
       continue;
     }
     if (work.done()) break;
     if (waiter.is_long()) inquire();
     if (waiter.idle()) sleep();
+    if (watch_.due(waiter.last_look())) look_after_wait(waiter.last_look());
     if (waiter.expired()) give_up(work);
   }
+  if (!work.status_.ok())
+    watch_.forget();
+  else if (watch_.slow()) [[unlikely]]
+    look_after_wait(Waiter::Clock::now());
   return work.status_;
 }
 
@@ -419,6 +451,7 @@ void CommunicatorState::abort() {
     conclude(false);
   else
     executor_->fail(abort_status());
+  note_failure();
 }
 
 Status CommunicatorState::abort_status() const {
@@ -426,7 +459,9 @@ Status CommunicatorState::abort_status() const {
 }
 
 bool CommunicatorState::test(WorkState& work) {
-  if (!work.done()) static_cast<void>(drive());
+  if (work.done()) return true;
+  static_cast<void>(drive());
+  if (!work.done() && ++test_looks_ % kTestsPerLook == 0) look_after_wait(Waiter::Clock::now());
   return work.done();
 }
 
@@ -447,12 +482,6 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
     report.predicted_us = explanation->candidates[0].predicted_us;
   report.explanation = collectives::to_text(*explanation);
   return report;
-}
-
-MemoryUse CommunicatorState::memory_use() {
-  if (!check_process().ok()) return {};
-  std::lock_guard lock(mutex_);
-  return MemoryUse{transport_->memory_bytes(), executor_->scratch_bytes()};
 }
 
 Status CommunicatorState::close() {

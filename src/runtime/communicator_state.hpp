@@ -12,14 +12,19 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/config.hpp"
 #include "base/fork.hpp"
+#include "base/log.hpp"
 #include "collectives/planner.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/flight/chain.hpp"
+#include "runtime/flight/recorder.hpp"
+#include "runtime/flight/watch.hpp"
 #include "runtime/members.hpp"
 #include "runtime/membership/membership.hpp"
 #include "runtime/progress.hpp"
@@ -175,6 +180,15 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool forked() const { return fork_generation_ != base::fork_generation(); }
   Status check_process() const;
 
+  // What goes into the flight recorder, and into the log, off the hot path
+  // (communicator_flight.cc).
+  void look_after_wait(Waiter::Clock::time_point now);
+  void note_wait();
+  void note_memory();
+  void note_failure();
+  std::optional<flight::Culprit> find_culprit();
+  MemoryUse memory_use_locked();
+
   CommunicatorParts parts_;
   std::uint32_t fork_generation_ = base::fork_generation();
   std::unique_ptr<Transport> transport_;
@@ -211,11 +225,21 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::vector<std::pair<Rank, bool>> exchange_pattern_;
   std::shared_ptr<const collectives::Plan> exchange_plan_;
 
+  flight::Watch watch_;  // of the thread that waits
+  Rank slow_rank_ = 0;   // the one that was reported
+  unsigned test_looks_ = 0;
+  base::Log log_;
+
   std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;
   WorkState* current_ = nullptr;
   int idle_polls_ = 0;
   int idle_rounds_ = 0;
+  flight::Log flight_;
+  bool failure_noted_ = false;
+  // Written under the lock, read by whoever watches.
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> moves_{0};
 };
 
 }  // namespace tutti::runtime

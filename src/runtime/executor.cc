@@ -1,5 +1,5 @@
 // The life of a call: set up, meet the peers, move every channel forward until all is complete.
-// What one step does is in executor_steps.cc.
+// What one step does is in executor_steps.cc; whom it waits for in executor_awaited.cc.
 #include "runtime/executor.hpp"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
+#include "collectives/footprint.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/notice.hpp"
 
@@ -165,6 +166,16 @@ void Executor::choose_program(const std::shared_ptr<const collectives::LoweredPr
   }
   std::rotate(programs_.begin(), known, known + 1);
   program_ = programs_.front().get();
+}
+
+std::size_t Executor::program_bytes() const {
+  using collectives::bytes_of;
+  std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
+                      bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_);
+  for (const auto& program : programs_) bytes += program->memory_bytes();
+  for (const Channel& channel : channels_)
+    bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
+  return bytes;
 }
 
 Status Executor::prepare_scratch() {
@@ -540,25 +551,6 @@ bool Executor::announce(int channel) {
     }
   }
   return moved;
-}
-
-Executor::Awaited Executor::awaited() const {
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    if (peers_[peer].arrival_due)
-      return {rank_of(peer), fmt::format("rank {} to make the same call", rank_of(peer))};
-  for (const Channel& channel : channels_) {
-    if (channel.first_slice >= slices_) continue;
-    const auto first = index(channel.first[channel.first_slice % window_]);
-    const CallStep& step = program_->steps()[first];
-    for (const CallOperand& source : program_->sources(step))
-      if (source.is_message)
-        return {rank_of(source.stream), fmt::format("data from rank {}", rank_of(source.stream))};
-    for (const CallOperand& destination : program_->destinations(step))
-      if (destination.is_message)
-        return {rank_of(destination.stream),
-                fmt::format("rank {} to take data", rank_of(destination.stream))};
-  }
-  return {};
 }
 
 }  // namespace tutti::runtime

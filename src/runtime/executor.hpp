@@ -83,14 +83,21 @@ class Executor {
   // than this rank makes, or made as the call of that number.
   void answer_inquiry(Rank from, std::span<const std::byte> record);
 
-  // The first peer that the call waits for, and what for.
+  // Whom the call waits for. Right once advance() has nothing more to do.
+  // Cost  a look at every step; not for the hot path.
   struct Awaited {
-    Rank rank = Status::kUnknownRank;
-    std::string what = "nobody";  // "data from rank 3"
+    Rank rank = Status::kUnknownRank;  // the first of them, and
+    std::string what = "nobody";       // what for: "data from rank 3"
+    std::vector<Rank> all;
+
+    void add(Rank awaited, std::string text);
   };
-  Awaited awaited() const;
+  Awaited awaited();
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
+
+  // Of programs as they are run, with what is known of connections and slices. An estimate.
+  std::size_t program_bytes() const;
 
  private:
   enum class Phase : std::uint8_t { waiting, granted, offered, complete };
@@ -187,6 +194,11 @@ class Executor {
                  std::size_t elements);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
+
+  void add_absent(std::size_t peer, Awaited& found) const;
+  void find_awaited(Attempt& attempt, Awaited& found);
+  bool find_awaited_sources(Attempt& attempt, Awaited& found);
+  void find_awaited_destination(Attempt& attempt, const CallOperand& destination, Awaited& found);
 
   Stream& stream(int channel, std::size_t peer) {
     return *call_streams_[static_cast<std::size_t>(channel) * peers_.size() + peer];

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,8 +59,16 @@ Result<std::string> address_of_interface(const std::string& name) {
 
 }  // namespace
 
+std::uint64_t draw_job() {
+  std::uint64_t job = 0;
+  if (getrandom(&job, sizeof job, 0) != static_cast<ssize_t>(sizeof job) || job == 0)
+    job = static_cast<std::uint64_t>(getpid());
+  return job;
+}
+
 HostCard describe_host() {
   HostCard card;
+  card.job = draw_job();
   card.host = host_identity();
   for (const base::Core& core : base::allowed_cores())
     card.cpus.insert(card.cpus.end(), core.begin(), core.end());
@@ -67,7 +76,8 @@ HostCard describe_host() {
 }
 
 std::string encode(const HostCard& card) {
-  const nlohmann::json json{{"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}};
+  const nlohmann::json json{
+      {"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}, {"job", card.job}};
   // Settings come from the environment and may hold any bytes; by default JSON would throw.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -83,6 +93,8 @@ Result<HostCard> decode_host_card(std::string_view text) {
     *target = json[key].get<std::string>();
   }
   if (!json.contains("cpus") || !json["cpus"].is_array()) return bad();
+  if (!json.contains("job") || !json["job"].is_number_unsigned()) return bad();
+  card.job = json["job"].get<std::uint64_t>();
   for (const auto& cpu : json["cpus"]) {
     if (!cpu.is_number_integer()) return bad();
     card.cpus.push_back(cpu.get<int>());

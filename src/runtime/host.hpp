@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,13 @@ struct HostCard {
   std::string host;       // equal exactly for ranks that share a kernel
   std::vector<int> cpus;  // that the rank may run on
   std::string settings;   // configuration that must be equal everywhere, as text
+  std::uint64_t job = 0;  // drawn by each rank; all take rank 0's to tell their job from others
 
   friend bool operator==(const HostCard&, const HostCard&) = default;
 };
+
+// A number that tells a job from all others. Never 0.
+std::uint64_t draw_job();
 
 HostCard describe_host();
 

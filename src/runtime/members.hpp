@@ -20,9 +20,10 @@ struct Members {
   Rank rank = 0;
   int size = 1;
   ExchangeFunction exchange;
-  std::string secret;                               // of the job; may be empty on one host
-  std::string address = "127.0.0.1";                // of rank 0, to find the way out of this host
-  std::uint64_t context = 0;                        // different for every communicator of a world
+  std::string secret;                 // of the job; may be empty on one host
+  std::string address = "127.0.0.1";  // of rank 0, to find the way out of this host
+  std::uint64_t context = 0;          // different for every communicator of a world
+  std::uint64_t job = 0;              // tells worlds apart, also on other ranks; 0: not agreed yet
   std::shared_ptr<transport::MemoryWorld> threads;  // set when ranks are threads
   std::function<Status()> bad_news;                 // ok, or which of them died; may be empty
   std::shared_ptr<const base::JobBoard> board;      // of the launcher; may be null

@@ -44,6 +44,7 @@ void Waiter::look_at_clock() {
   if (!started_) first_idle_ = now;
   if (!looking_) idle_since_ = now;
   started_ = looking_ = true;
+  last_look_ = now;
   expired_ = now - first_idle_ > timeout_;
   if (now - idle_since_ > kLong && !std::exchange(told_long_, true)) long_ = true;
   sleeping_ = !spins_ && (sleeps_at_once_ || now - idle_since_ > kSleepAfter);

@@ -47,6 +47,9 @@ class Waiter {
   // The deadline has passed. Cost: the clock is read now and then while idle, not here.
   bool expired() const { return expired_; }
 
+  // When the clock was last read, while idle. Cost: nothing.
+  Clock::time_point last_look() const { return last_look_; }
+
  private:
   static constexpr int kSpinRounds = 1000;
 
@@ -65,6 +68,7 @@ class Waiter {
   std::chrono::milliseconds timeout_;
   Clock::time_point first_idle_{};
   Clock::time_point idle_since_{};
+  Clock::time_point last_look_{};
 };
 
 }  // namespace tutti::runtime

@@ -19,15 +19,16 @@ void run(std::string_view input) {
     TUTTI_ASSERT(again.ok() && *again == *card, "a card survives the way there and back");
   }
   // A name and settings of our own may hold any bytes.
-  const HostCard odd{std::string(input), {1, 2}, std::string(input)};
+  const HostCard odd{std::string(input), {1, 2}, std::string(input), 3};
   TUTTI_ASSERT(decode_host_card(encode(odd)).ok(), "what we say can be read");
 }
 
 std::vector<std::string> seeds() {
-  return {encode({"b00t/net:[4026531840]", {0, 1, 5}, "transport auto, channels 0"}),
-          R"({"host": "\u00e9", "cpus": [], "settings": "", "more": [1.5e3, null, {"a": true}]})",
-          R"({"host": "h", "cpus": [99999999999], "settings": "s"})", "[[[[",
-          "{\"host\": \"\xff\"}"};
+  return {
+      encode({"b00t/net:[4026531840]", {0, 1, 5}, "transport auto, channels 0", 77}),
+      R"({"host": "\u00e9", "cpus": [], "settings": "", "job": 7, "more": [1.5e3, null, {"a":1}]})",
+      R"({"host": "h", "cpus": [99999999999], "settings": "s", "job": 18446744073709551615})",
+      "[[[[", "{\"host\": \"\xff\"}"};
 }
 
 }  // namespace tutti::fuzz

@@ -20,8 +20,8 @@ Status TcpEndpoint::connect() {
 
 Status TcpEndpoint::attach_frames(Socket socket) {
   if (frames_in_.attached()) return Status();  // a second one is not the peer's: drop it
-  TUTTI_TRY(
-      frames_in_.attach(std::move(socket), mesh_.ring_bytes(), mesh_.options().frame_bytes_max));
+  TUTTI_TRY(frames_in_.attach(std::move(socket), mesh_.receive_ring_bytes(),
+                              mesh_.options().frame_bytes_max));
   return mesh_.poller().watch(frames_in_.socket(), Watched::frames_in, number_);
 }
 

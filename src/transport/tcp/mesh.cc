@@ -6,6 +6,11 @@
 #include <algorithm>
 
 namespace tutti::transport::tcp {
+namespace {
+
+constexpr std::size_t kHeaderRoom = 4096;
+
+}  // namespace
 
 Status Mesh::learn(const std::vector<std::string>& cards) {
   if (cards.size() != static_cast<std::size_t>(options_.size))
@@ -34,8 +39,14 @@ Status Mesh::learn(const std::vector<std::string>& cards) {
 }
 
 std::size_t Mesh::ring_bytes() const {
-  constexpr std::size_t kHeaderRoom = 4096;
   return std::max(options_.queue_bytes, padded(options_.frame_bytes_max)) + kHeaderRoom;
+}
+
+// The sender's ring holds all that a queue must, and the socket is another one: an eighth less here
+// keeps a peer with two channels within a mebibyte.
+std::size_t Mesh::receive_ring_bytes() const {
+  const std::size_t most = options_.queue_bytes - options_.queue_bytes / 8;
+  return std::max(most, padded(options_.frame_bytes_max)) + kHeaderRoom;
 }
 
 std::string Mesh::greeting(Rank to, int channel, Purpose purpose) const {

@@ -29,7 +29,8 @@ class Mesh {
   }
 
   // Room of a ring: what the options ask for, at least one frame, and headers.
-  std::size_t ring_bytes() const;
+  std::size_t ring_bytes() const;  // of what is sent
+  std::size_t receive_ring_bytes() const;
 
   std::string greeting(Rank to, int channel, Purpose purpose) const;
   // The greeting, when it is genuine and meant for this rank.

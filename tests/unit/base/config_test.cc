@@ -39,6 +39,8 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_JOB_SECRET", "000102030405060708090a0b0c0d0e0F"},
       {"TUTTI_JOB_BOARD", "/proc/1/fd/5"},
       {"TUTTI_TUNING_FILE", "/etc/tuning"},
+      {"TUTTI_SLOW_AFTER_MS", "0"},
+      {"TUTTI_FLIGHT", "verbose"},
       {"TUTTI_TEST_DATA", "/data"},
   };
   // A variable that is added to the table must be added here.
@@ -61,6 +63,8 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->job_secret, std::string("\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17", 16));
   EXPECT_EQ(config->job_board, "/proc/1/fd/5");
   EXPECT_EQ(config->tuning_file, "/etc/tuning");
+  EXPECT_EQ(config->slow_after, std::chrono::milliseconds(0));
+  EXPECT_EQ(config->flight, FlightChoice::verbose);
   EXPECT_EQ(config->test_data, "/data");
 }
 
