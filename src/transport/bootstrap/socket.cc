@@ -81,6 +81,12 @@ int SocketAddress::port() const {
   return 0;
 }
 
+void SocketAddress::set_port(int port) {
+  const in_port_t number = htons(static_cast<std::uint16_t>(port));
+  if (storage.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = number;
+  if (storage.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = number;
+}
+
 std::string SocketAddress::host() const {
   char text[NI_MAXHOST] = "";
   if (getnameinfo(as_sockaddr(*this), bytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)

@@ -24,6 +24,7 @@ struct SocketAddress {
   bool loopback() const;
   bool wildcard() const;  // 0.0.0.0 or ::
   int port() const;
+  void set_port(int port);
   std::string host() const;       // numeric
   std::string to_string() const;  // "127.0.0.1:29500", "[::1]:29500"
 };

@@ -178,6 +178,7 @@ TEST(Bootstrap, ARankThatLeavesBetweenExchangesIsNamed) {
     const Status status = (*group)->exchange("second").status();
     EXPECT_EQ(status.code(), StatusCode::peer_lost);
     EXPECT_THAT(status.message(), HasSubstr("rank 2 hung up"));
+    EXPECT_EQ(status.culprit(), 2);
   });
 }
 
