@@ -24,14 +24,14 @@ namespace {
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::int64_t kTickMs = 100;
 constexpr std::int64_t kBadNewsMs = 20;
-constexpr std::int64_t kFarewellMs = 1000;  // to tell the others why it failed
-constexpr std::int64_t kCallMs = 3000;      // for a connection to come about
+constexpr std::int64_t kFarewellMs = 800;  // to tell the others why it failed
+constexpr std::int64_t kCallMs = 3000;     // for a connection to come about
 constexpr int kAcceptedPerTurn = 256;
 
 // How long a parent is looked for on this host only. Where rank 0's address is of this host, all
 // ranks are on it; elsewhere there is little to lose by asking.
-constexpr std::int64_t kLoopbackPatienceMs = 1000;
-constexpr std::int64_t kPatienceMs = 250;
+constexpr std::int64_t kLoopbackPatienceMs = 400;
+constexpr std::int64_t kPatienceMs = 200;
 
 // Those near rank 0 give up first: they know best who is missing.
 std::int64_t grace_ms(Rank rank) {
@@ -150,11 +150,15 @@ class TreeGroup final : public BootstrapGroup {
     return Status();
   }
 
-  // Those who are just arriving shall hear of the failure too.
+  // Those who are just arriving shall hear of the failure too, unless they have other sources.
   Status say_farewell() {
     const std::int64_t end = now_ms() + kFarewellMs;
     turn(0);
-    while ((!meeting_.all_sent() || meeting_.answering()) && now_ms() < end) turn(kTickMs);
+    const auto unheard = [this] {
+      return !meeting_.all_sent() || meeting_.answering() ||
+             (meeting_.awaits_more() && !options_.bad_news);
+    };
+    while (unheard() && now_ms() < end) turn(std::min(kTickMs, end - now_ms()));
     return meeting_.status();
   }
 

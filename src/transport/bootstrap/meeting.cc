@@ -54,7 +54,7 @@ void Meeting::accepted(LinkId id, std::string origin) {
 }
 
 std::optional<Call> Meeting::next_call() {
-  if (self_.rank == 0 || parent_ || !status_.ok()) return std::nullopt;
+  if (self_.rank == 0 || parent_ || !(status_.ok() || owes_news_)) return std::nullopt;
   return search_.next(now_ms_);
 }
 
@@ -88,10 +88,12 @@ void Meeting::received(LinkId id, std::string_view bytes) {
     } else if (link.proven) {
       return fail(next.status().with_context(fmt::format("rank {}", link.rank)));
     } else if (link.rank == 0) {
-      return fail(Status(StatusCode::corrupt_data,
-                         fmt::format("what answers at {} is not rank 0 of a Tutti job; choose "
-                                     "another port, or look who listens there",
-                                     self_.zero_name)));
+      link.closing = true;
+      return fail_alone(
+          Status(StatusCode::corrupt_data,
+                 fmt::format("what answers at {} is not rank 0 of a Tutti job; choose "
+                             "another port, or look who listens there",
+                             self_.zero_name)));
     } else {
       lost_while_calling(link, "answered with something that Tutti does not say");
     }
@@ -124,10 +126,12 @@ void Meeting::closed(LinkId id) {
   links_.erase(found);
   if (parent_ == id) parent_.reset();
   if (link.role == Role::stranger && !link.closing) ++turned_away_;
+  const bool calling = link.role == Role::parent || link.role == Role::introduction;
+  if (calling && !link.proven && (status_.ok() || owes_news_))
+    return lost_while_calling(link, "hung up");
   if (!status_.ok()) return;
   if (link.role == Role::child) return closed_child(link);
-  if (link.role != Role::parent && link.role != Role::introduction) return;
-  if (!link.proven) return lost_while_calling(link, "hung up");
+  if (!calling) return;
   if (ready_ && !exchanging_) {
     link.ranks.add(link.rank);
     lost_.push_back({link.rank, std::move(link.ranks)});
@@ -179,9 +183,15 @@ bool Meeting::all_sent() const {
 }
 
 bool Meeting::answering() const {
-  return std::any_of(links_.begin(), links_.end(), [](const auto& each) {
-    return each.second.heard && !each.second.proven && !each.second.closing;
-  });
+  return owes_news_ || std::any_of(links_.begin(), links_.end(), [](const auto& each) {
+           return each.second.heard && !each.second.proven && !each.second.closing;
+         });
+}
+
+bool Meeting::awaits_more() const {
+  // After a deadline, whoever is not there is late enough to find that out alone.
+  return self_.rank == 0 && !ready_ && status_.code() != StatusCode::timeout &&
+         known_.count() + told_.count() < static_cast<std::size_t>(self_.size);
 }
 
 std::optional<Meeting::LinkId> Meeting::surplus_stranger() const {
@@ -244,8 +254,11 @@ void Meeting::handle_proof(Link& link, const std::string& body) {
 // From here on it is a process of our job: what it gets wrong, waiting does not mend.
 void Meeting::admit(Link& link) {
   const Hello& hello = link.listener.hello();
-  Status wrong = status_;
-  if (!wrong.ok()) return refuse(link, wrong);
+  if (!status_.ok()) {
+    if (!known_.contains(hello.from)) told_.add(hello.from);
+    return refuse(link, status_);
+  }
+  Status wrong;
   const bool introduce = hello.purpose == CallPurpose::introduce;
   if (hello.size != self_.size)
     wrong = Status(StatusCode::mismatch,
@@ -340,7 +353,10 @@ void Meeting::handle_welcome(Link& link, const std::string& body) {
   if (!link.caller->accepts(body, authenticator_)) return secrets_differ(link);
   link.proven = true;
   link.parser.set_body_bytes_max(kMemberBodyBytesMax);
-  if (!status_.ok()) return refuse(link, status_);
+  if (!status_.ok()) {
+    owes_news_ = false;
+    return refuse(link, status_);
+  }
   if (link.role == Role::introduction) {
     search_.introduced();
     listening_.directly = search_.directly();
@@ -378,10 +394,11 @@ void Meeting::handle_parent(Link& link, const Message& message) {
 
 void Meeting::secrets_differ(Link& link) {
   link.closing = true;
-  fail(Status(StatusCode::invalid_argument,
-              fmt::format("rank {} and {} have different job secrets; give all ranks the same "
-                          "TUTTI_JOB_SECRET_FILE (`tutti run` makes one by itself)",
-                          self_.rank, name_of(link.rank))));
+  fail_alone(
+      Status(StatusCode::invalid_argument,
+             fmt::format("rank {} and {} have different job secrets; give all ranks the same "
+                         "TUTTI_JOB_SECRET_FILE (`tutti run` makes one by itself)",
+                         self_.rank, name_of(link.rank))));
 }
 
 // ---- Who has arrived ----
@@ -443,24 +460,33 @@ void Meeting::become_ready() {
 void Meeting::fail(const Status& status) {
   if (!status_.ok()) return;
   status_ = status;
+  owes_news_ = self_.rank != 0 && !parent_ && !ready_;
+  search_.hurry();
   const std::string body = encode_failure(status);
   for (auto& [id, link] : links_) {
     if (link.role == Role::stranger && !ready_) continue;  // will be told when it has proved itself
-    if (link.caller && link.heard && !link.proven) continue;  // likewise: it takes us for its child
+    if (link.caller && !link.proven && !link.closing) continue;  // likewise, when it has
     if (link.proven && !link.closing) send(link, MessageKind::failure, body);
     link.closing = true;
   }
+}
+
+// There is nobody above who would believe it, or who could be reached.
+void Meeting::fail_alone(const Status& status) {
+  fail(status);
+  owes_news_ = false;
 }
 
 void Meeting::time_out(const std::string& within) {
   if (self_.rank != 0) {
     const Link* parent = parent_link();
     if (parent == nullptr)
-      return fail(Status(StatusCode::timeout,
-                         fmt::format("rank 0 did not answer rank {} at {} within {} (last: {}); is "
-                                     "it running, and are address and port right?",
-                                     self_.rank, self_.zero_name, within, search_.last().message()),
-                         0));
+      return fail_alone(
+          Status(StatusCode::timeout,
+                 fmt::format("rank 0 did not answer rank {} at {} within {} (last: {}); is "
+                             "it running, and are address and port right?",
+                             self_.rank, self_.zero_name, within, search_.last().message()),
+                 0));
     return fail(Status(StatusCode::timeout,
                        fmt::format("rank {} heard nothing from {} within {}", self_.rank,
                                    name_of(ready_ ? parent->rank : 0), within),

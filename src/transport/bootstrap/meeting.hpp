@@ -65,8 +65,11 @@ class Meeting {
   bool all_sent() const;
   // True while new connections can make sense: nobody is awaited once all are there.
   bool open() const { return !ready_; }
-  // After a failure: a handshake is under way, at the end of which somebody will hear of it.
+  // After a failure: somebody will hear of it when a handshake that is under way, or the search
+  // for a parent, has come to its end.
   bool answering() const;
+  // After a failed join, at rank 0: some ranks have not heard of it, and may come to ask.
+  bool awaits_more() const;
   // The stranger to close when too many wait; nothing while there is room.
   std::optional<LinkId> surplus_stranger() const;
   // When tick() has something to do; nothing when only news can bring it on.
@@ -163,6 +166,7 @@ class Meeting {
   void send_contributions();
   void finish_exchange();
 
+  void fail_alone(const Status& status);
   void refuse(Link& link, const Status& status);
   void send(Link& link, MessageKind kind, std::string_view body);
   void send_to_children(MessageKind kind, std::string_view body);
@@ -204,6 +208,8 @@ class Meeting {
   std::size_t turned_away_ = 0;
   std::vector<std::string> notes_;
   Status status_;
+  RankSet told_;            // not of known_, but heard of the failure
+  bool owes_news_ = false;  // failed before it had a parent, which shall hear why
 };
 
 }  // namespace tutti::transport

@@ -43,6 +43,9 @@ class ParentSearch {
   void failed(const Status& why, std::int64_t now_ms);
   void found() { state_ = State::found; }
 
+  // No patience any more: there is news for whoever can be reached.
+  void hurry() { patience_ms_ = 0; }
+
   // This rank said to rank 0 where it listens.
   void introduced() { local_names_ = false; }
   // Rank 0's answer.
