@@ -222,7 +222,12 @@ std::size_t Meeting::degree() const {
 void Meeting::handle_stranger(Link& link, const Message& message) {
   if (ready_) return turn_away(link);  // nobody is missing: it belongs to another meeting
   if (!link.heard && message.kind == MessageKind::hello) {
-    link.heard = link.listener.hear(message.body, nonces_);
+    const bool is_hello = link.listener.hear(message.body, nonces_);
+    const Hello& hello = link.listener.hello();
+    // What was meant for another rank was led astray, or sent back to where it came from: whoever
+    // proved anything about it would prove it in the other's name.
+    link.heard = is_hello && hello.to == self_.rank &&
+                 (hello.purpose == CallPurpose::attach || self_.rank == 0);
     if (link.heard) return send(link, MessageKind::challenge, link.listener.challenge());
   } else if (link.heard && message.kind == MessageKind::proof) {
     return handle_proof(link, message.body);
@@ -273,10 +278,6 @@ void Meeting::admit(Link& link) {
                    fmt::format("two processes were started as rank {} (the second at {})",
                                hello.from, link.origin),
                    hello.from);
-  else if (hello.to != self_.rank || (introduce && self_.rank != 0))
-    return refuse(link, Status(StatusCode::mismatch,
-                               fmt::format("rank {} looked for rank {} and found rank {} at {}",
-                                           hello.from, hello.to, self_.rank, link.origin)));
   if (!wrong.ok()) {
     refuse(link, wrong);
     return fail(wrong);
