@@ -217,12 +217,12 @@ class TreeGroup final : public BootstrapGroup {
   void accept_all(bool local) {
     for (int i = 0; i < kAcceptedPerTurn; ++i) {
       std::string origin;
-      Socket socket =
-          local ? accept_local(local_listener_, origin) : accept_from(listener_, origin);
+      SocketAddress from;
+      Socket socket = local ? accept_local(local_listener_, origin) : accept_from(listener_, from);
       if (!socket) return;
       const int id = socket.number();
       sockets_[id] = std::move(socket);
-      meeting_.accepted(id, origin);
+      meeting_.accepted(id, local ? origin : from.to_string());
       serve(id);
       if (const auto surplus = meeting_.surplus_stranger()) drop(*surplus);
     }
