@@ -53,7 +53,7 @@ Request barrier_request() {
 }
 
 // Joins through a meeting point and makes the world's communicator.
-Result<std::shared_ptr<CommunicatorState>> join_world(const transport::BootstrapOptions& meeting,
+Result<std::shared_ptr<CommunicatorState>> join_world(transport::BootstrapOptions meeting,
                                                       const base::Config& config,
                                                       const CommunicatorOptions& options,
                                                       std::shared_ptr<const base::JobBoard> board) {
@@ -63,13 +63,14 @@ Result<std::shared_ptr<CommunicatorState>> join_world(const transport::Bootstrap
   members.size = meeting.size;
   members.secret = meeting.secret;
   members.address = meeting.address;
+  members.bad_news = [&members] { return runtime::find_ended(members, false); };
+  meeting.bad_news = members.bad_news;
   std::shared_ptr<transport::BootstrapGroup> group;
   if (meeting.size > 1) {
     auto joined = transport::join(meeting);
     if (!joined.ok()) return joined.status();
     group = *std::move(joined);
   }
-  members.bad_news = [&members] { return runtime::find_ended(members, false); };
   members.exchange = [group](const std::string& mine) -> Result<std::vector<std::string>> {
     if (!group) return std::vector<std::string>{mine};
     return group->exchange(mine);

@@ -15,6 +15,8 @@ namespace {
 
 using namespace tutti::transport;
 
+constexpr int kSize = 1000;
+
 struct Cut {
   std::vector<std::pair<MessageKind, std::string>> messages;
   bool failed = false;
@@ -44,8 +46,18 @@ void check_body(const std::string& body) {
     TUTTI_ASSERT(encode_hello(*hello) == body, "a greeting prints to what was read");
     TUTTI_ASSERT(hello->job.size() <= kJobBytesMax, "a job's name is within its limit");
   }
-  if (const auto blob = parse_blob(body))
-    TUTTI_ASSERT(encode_blob(*blob) == body, "a blob prints to what was read");
+  if (const auto blobs = parse_blobs(body); blobs && body.size() <= kMemberBodyBytesMax)
+    TUTTI_ASSERT(encode_blobs(*blobs) == std::vector{body}, "blobs print to what was read");
+  if (const auto listening = parse_listening(body))
+    TUTTI_ASSERT(encode_listening(*listening) == body, "a place prints to what was read");
+  if (const auto parent = parse_parent(body))
+    TUTTI_ASSERT(encode_parent(*parent) == body, "a parent prints to what was read");
+  if (const auto runs = parse_arrived(body, kSize)) {
+    RankSet ranks;
+    for (const RankRun& run : *runs) TUTTI_ASSERT(ranks.add(run) < 0, "runs do not overlap");
+    TUTTI_ASSERT(ranks.count() <= kSize, "only ranks that can be arrive");
+    TUTTI_ASSERT(encode_arrived(ranks) == body, "arrivals print to what was read");
+  }
   const Status failure = parse_failure(body);
   TUTTI_ASSERT(!failure.ok(), "a failure is one");
   TUTTI_ASSERT(parse_failure(encode_failure(failure)).code() == failure.code(),
@@ -70,12 +82,17 @@ void run(std::string_view input) {
 
 std::vector<std::string> seeds() {
   const std::string nonce(kNonceBytes, 'n');
-  const std::string hello = encode_hello({1, 4, "job", nonce});
-  const std::string blob = encode_blob({3, 7, 2, "some bytes"});
-  const std::string failure = encode_failure(Status(StatusCode::peer_lost, "rank 1 hung up"));
+  const std::string hello = encode_hello({CallPurpose::attach, 1, 0, 4, "job", nonce});
+  const std::string blob = encode_blobs({3, 7, {{2, "some bytes"}, {3, ""}}}).front();
+  const std::string failure = encode_failure(Status(StatusCode::peer_lost, "rank 1 hung up", 1));
+  const std::string listening = encode_listening({true, "127.0.0.1", 4711});
+  const std::string parent = encode_parent({2, "::1", 4711});
+  RankSet ranks;
+  for (const Rank rank : {2, 3, 7}) ranks.add(rank);
+  const std::string arrived = encode_arrived(ranks);
   const std::string stream = encode_message(MessageKind::hello, hello) +
                              encode_message(MessageKind::proof, std::string(kProofBytes, 'p')) +
-                             encode_message(MessageKind::blob, blob) +
+                             encode_message(MessageKind::blobs, blob) +
                              encode_message(MessageKind::ready, "") +
                              encode_message(MessageKind::failure, failure);
   return {"\1" + stream,
@@ -83,7 +100,10 @@ std::vector<std::string> seeds() {
           "\1" + hello,
           "\1" + blob,
           "\1" + failure,
-          "\1" + encode_message(MessageKind::blob, std::string(kStrangerBodyBytesMax + 1, 'x'))};
+          "\1" + listening,
+          "\1" + parent,
+          "\1" + arrived,
+          "\1" + encode_message(MessageKind::blobs, std::string(kStrangerBodyBytesMax + 1, 'x'))};
 }
 
 }  // namespace tutti::fuzz

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "fuzz.hpp"
+#include "transport/shm/doorman.hpp"
 #include "transport/shm/wire.hpp"
 
 namespace tutti::fuzz {
@@ -25,7 +26,7 @@ void check_address(std::string_view text) {
   if (!address.ok()) return;
   const Result<Address> again = Address::parse(address->to_text());
   TUTTI_ASSERT(again.ok() && again->host == address->host && again->token == address->token &&
-                   again->pid == address->pid,
+                   again->pid == address->pid && again->processes == address->processes,
                "an address survives the way there and back");
   TUTTI_ASSERT(address->token.size() == 32, "a token fits into a socket's name");
 }
@@ -58,6 +59,17 @@ int next_descriptor() {
   return number;
 }
 
+// Rank 1 of three, all of them this process.
+void check_door(const Message& message, bool right) {
+  const Address address{.host = "h", .token = "token", .pid = 17, .processes = "4"};
+  Doorman doorman(1, 7, "s3cret", {address, address, address});
+  const bool expected = right && message.kind == MessageKind::hello && message.to == 1 &&
+                        message.context == 7 && (message.from == 0 || message.from == 2);
+  TUTTI_ASSERT(!doorman.admits(message, 18), "another process is another process");
+  TUTTI_ASSERT(doorman.admits(message, 17) == expected, "only who proves who it is comes in");
+  TUTTI_ASSERT(!doorman.admits(message, 17), "and only once");
+}
+
 void check_message(Decisions decisions) {
   static int pair[2] = {-1, -1};
   if (pair[0] < 0) {
@@ -82,6 +94,7 @@ void check_message(Decisions decisions) {
       const auto right = prove(message, "token", "s3cret");
       TUTTI_ASSERT(proven(message, "token", "s3cret") == (right == message.proof),
                    "one proof for one message");
+      check_door(message, right == message.proof);
     }
   }
   if (files > 0) TUTTI_ASSERT(next_descriptor() == before, "no descriptor stays open");
@@ -105,10 +118,13 @@ void run(std::string_view input) {
 }
 
 std::vector<std::string> seeds() {
-  Message hello{.kind = MessageKind::hello, .from = 2, .context = 7};
+  Message hello{.kind = MessageKind::hello, .from = 2, .context = 7, .to = 1};
   hello.proof = prove(hello, "token", "s3cret");
   const Message region{.kind = MessageKind::region, .from = 1, .bytes = 4096, .region = 3};
-  const Address address{.host = "0f0e-11/4026531840", .token = std::string(32, 'a'), .pid = 17};
+  const Address address{.host = "0f0e-11/4026531840",
+                        .token = std::string(32, 'a'),
+                        .pid = 17,
+                        .processes = "4026531836"};
   const std::string none(1, '\0');
   return {none + address.to_text(), "\1" + none + bytes_of(hello), "\1\1" + bytes_of(region),
           "\1\5" + bytes_of(region), "\1" + none + bytes_of(hello) + "x"};

@@ -70,7 +70,8 @@ void take_frames(FrameReceiver& receiver, Frames& frames) {
 void check_frames(Decisions decisions) {
   auto [ours, theirs] = connected();
   FrameReceiver receiver;
-  TUTTI_ASSERT(receiver.attach(std::move(ours), kQueueBytes, kFrameMax).ok(), "memory for a ring");
+  TUTTI_ASSERT(receiver.attach(std::move(ours), "key", kQueueBytes, kFrameMax).ok(),
+               "memory for a ring");
   const Reading expected = plain_reading(decisions.rest());
   const std::size_t piece = 1 + decisions.rest().size() / 3;
   Frames frames;
@@ -121,15 +122,15 @@ void check_last_words(Decisions decisions) {
   // brings; the words are those of FrameReceiver::say_goodbye, which is checked to fit them.
   auto [ours, theirs] = connected();
   FrameReceiver receiver;
-  TUTTI_ASSERT(receiver.attach(std::move(ours), kQueueBytes, kFrameMax).ok(), "memory for a ring");
+  TUTTI_ASSERT(receiver.attach(std::move(ours), "key", kQueueBytes, kFrameMax).ok(),
+               "memory for a ring");
   const auto words = decisions.number<std::uint32_t>();
   TUTTI_ASSERT(receiver.say_goodbye(words), "a goodbye fits");
-  std::array<std::byte, kHeaderBytes + 1> heard{};
+  std::array<char, kLastWordsBytes + 1> heard{};
   const ssize_t got = ::recv(theirs.number(), heard.data(), heard.size(), 0);
-  TUTTI_ASSERT(got == static_cast<ssize_t>(kHeaderBytes) &&
-                   read_header(heard.data()).bytes == kGoodbyeBytes &&
-                   read_header(heard.data()).tag == words,
-               "a goodbye is a header");
+  TUTTI_ASSERT(got == static_cast<ssize_t>(kLastWordsBytes) &&
+                   read_last_words({heard.data(), kLastWordsBytes}, "key") == words,
+               "a goodbye is what its reader expects");
 }
 
 std::string frame(std::uint32_t tag, std::string_view payload) {

@@ -17,6 +17,7 @@ using namespace tutti::transport::tcp;
 
 const std::string kFrom(kNonceBytes, 'f');
 const std::string kTo(kNonceBytes, 't');
+const Ends kEnds{kFrom, kTo, "origin"};
 
 void check_card(std::string_view bytes) {
   const Result<Card> card = parse_card(bytes);
@@ -33,14 +34,21 @@ void check_greeting(std::string_view bytes) {
   const auto greeting = parse_greeting(bytes);
   if (!greeting) return;
   TUTTI_ASSERT(bytes.size() == kGreetingBytes, "greetings are of one size");
-  const std::string right = encode_greeting(*greeting, authenticator, kFrom, kTo);
+  const std::string right = encode_greeting(*greeting, authenticator, kEnds);
   TUTTI_ASSERT(right.substr(0, kGreetingBytes - kProofBytes) ==
                    bytes.substr(0, kGreetingBytes - kProofBytes),
                "a claim prints to what was read");
-  TUTTI_ASSERT(genuine(bytes, *greeting, authenticator, kFrom, kTo) == (right == bytes),
+  TUTTI_ASSERT(genuine(bytes, *greeting, authenticator, kEnds) == (right == bytes),
                "only the right proof is genuine");
-  TUTTI_ASSERT(!genuine(bytes, *greeting, authenticator, kTo, kFrom) || right != bytes,
+  TUTTI_ASSERT(!genuine(bytes, *greeting, authenticator, {kTo, kFrom, "origin"}) || right != bytes,
                "a proof serves one direction");
+  TUTTI_ASSERT(!genuine(bytes, *greeting, authenticator, {kFrom, kTo, "else"}) || right != bytes,
+               "a proof serves one place");
+}
+
+void check_last_words(std::string_view bytes) {
+  if (const auto tag = read_last_words(bytes, "key"))
+    TUTTI_ASSERT(encode_last_words(*tag, "key") == bytes, "last words print to what was read");
 }
 
 }  // namespace
@@ -51,6 +59,7 @@ void run(std::string_view input) {
   const AllocationLimit limit(16 * input.size() + 16 * 1024);
   check_card(input);
   check_greeting(input);
+  check_last_words(input);
 }
 
 std::vector<std::string> seeds() {
@@ -67,9 +76,13 @@ std::vector<std::string> seeds() {
   failed.status = Status(StatusCode::system_error, "no ports left");
   const Authenticator authenticator("s3cret");
   const Authenticator stranger("guess");
-  return {encode_card(card), encode_card(other), encode_card(failed),
-          encode_greeting({7, 2, 5, 1, Purpose::signals}, authenticator, kFrom, kTo),
-          encode_greeting({7, 2, 5, 0, Purpose::frames}, stranger, kFrom, kTo)};
+  return {encode_card(card),
+          encode_card(other),
+          encode_card(failed),
+          encode_greeting({7, 2, 5, 1, Purpose::signals}, authenticator, kEnds),
+          encode_greeting({7, 2, 5, 0, Purpose::frames}, stranger, kEnds),
+          encode_last_words(kGoodbyeInPair, "key"),
+          encode_last_words(kGoodbyeAlone, "guess")};
 }
 
 }  // namespace tutti::fuzz

@@ -2,7 +2,7 @@
 // stream of untrusted bytes.
 //
 // Message on the wire: u32 length of the body, u8 kind, body. Knows nothing of who says what when
-// (hub.hpp, spoke.hpp).
+// (handshake.hpp, meeting.hpp).
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "transport/bootstrap/ranks.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
@@ -18,19 +20,24 @@ namespace tutti::transport {
 
 inline constexpr std::size_t kBlobBytesMax = 64 * 1024;
 inline constexpr std::size_t kStrangerBodyBytesMax = 1024;
-inline constexpr std::size_t kReasonBytesMax = 16 * 1024;  // texts, from rank 0 only
+inline constexpr std::size_t kReasonBytesMax = 16 * 1024;  // texts, from ranks of the job only
 inline constexpr std::size_t kMemberBodyBytesMax = kBlobBytesMax + 64;
 inline constexpr std::size_t kJobBytesMax = 256;
+inline constexpr std::size_t kPlaceBytesMax = 256;
 
 enum class MessageKind : std::uint8_t {
-  hello = 1,      // spoke: who I claim to be, and my nonce
-  challenge = 2,  // hub: its nonce
-  proof = 3,      // spoke: proves that it knows the secret
-  welcome = 4,    // hub: proves the same
-  ready = 5,      // hub: everybody has arrived
-  blob = 6,       // both ways: one rank's part of an exchange
+  hello = 1,      // caller: who I claim to be, whom I call, what for, and my nonce
+  challenge = 2,  // listener: its nonce
+  proof = 3,      // caller: proves that it knows the secret
+  welcome = 4,    // listener: proves the same
+  ready = 5,      // down the tree: everybody has arrived
+  blobs = 6,      // up: parts of an exchange; down: all of them
   failure = 7,    // both ways: why it is over
+  listening = 8,  // asker to rank 0: where other ranks can reach me
+  parent = 9,     // rank 0 to asker: who shall be its parent, and where that one listens
+  arrived = 10,   // up: ranks that have newly arrived below me
 };
+inline constexpr auto kMessageKindLast = MessageKind::arrived;
 
 struct Message {
   MessageKind kind{};
@@ -58,9 +65,17 @@ class MessageParser {
   std::size_t begin_ = 0;  // of what was not parsed yet
 };
 
-// What a spoke says first.
+// What a caller wants.
+enum class CallPurpose : std::uint8_t {
+  attach = 1,     // to be a child of the rank that it calls
+  introduce = 2,  // to be told by rank 0 whose child it shall be
+};
+
+// What a caller says first.
 struct Hello {
-  Rank rank = 0;
+  CallPurpose purpose = CallPurpose::attach;
+  Rank from = 0;
+  Rank to = 0;
   int size = 0;
   std::string job;
   std::string nonce;
@@ -69,21 +84,46 @@ struct Hello {
 std::string encode_hello(const Hello& hello);
 std::optional<Hello> parse_hello(std::string_view body);
 
-// What the proofs of both sides are about.
-std::string handshake_statement(const Hello& hello, std::string_view hub_nonce);
-inline constexpr std::string_view kSpokePurpose = "tutti rendezvous 1: rank to rank 0";
-inline constexpr std::string_view kHubPurpose = "tutti rendezvous 1: rank 0 to rank";
+// Where an asker listens: a numeric address. With `directly` it asks to be rank 0's own child,
+// because the parent that it was given cannot be reached.
+struct Listening {
+  bool directly = false;
+  std::string host;
+  std::uint16_t port = 0;
+};
 
-// One rank's part of the exchange `sequence` of `context`.
+std::string encode_listening(const Listening& listening);
+std::optional<Listening> parse_listening(std::string_view body);
+
+// Whose child an asker shall be: rank 0's own, by the connection that they have, or another's.
+struct Parent {
+  Rank rank = 0;
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+std::string encode_parent(const Parent& parent);
+std::optional<Parent> parse_parent(std::string_view body);
+
+// Runs of ranks; as many as fit into a message. Takes them out of `ranks`.
+std::string encode_arrived(RankSet& ranks);
+// Nothing unless the runs are in order, apart from each other and below `size`.
+std::optional<std::vector<RankRun>> parse_arrived(std::string_view body, int size);
+
+// Some ranks' parts of the exchange `sequence` of `context`.
 struct Blob {
-  std::uint64_t sequence = 0;
-  std::uint64_t context = 0;
   Rank rank = 0;
   std::string bytes;
 };
+struct Blobs {
+  std::uint64_t sequence = 0;
+  std::uint64_t context = 0;
+  std::vector<Blob> parts;
+};
 
-std::string encode_blob(const Blob& blob);
-std::optional<Blob> parse_blob(std::string_view body);
+// The bodies of as few messages as hold all parts. Requires  no part exceeds kBlobBytesMax.
+std::vector<std::string> encode_blobs(const Blobs& blobs);
+std::optional<Blobs> parse_blobs(std::string_view body);
 
 // A Status on the wire. An unknown code or an ok reads as corrupt_data.
 std::string encode_failure(const Status& status);

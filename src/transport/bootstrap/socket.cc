@@ -81,6 +81,12 @@ int SocketAddress::port() const {
   return 0;
 }
 
+void SocketAddress::set_port(int port) {
+  const in_port_t number = htons(static_cast<std::uint16_t>(port));
+  if (storage.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = number;
+  if (storage.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = number;
+}
+
 std::string SocketAddress::host() const {
   char text[NI_MAXHOST] = "";
   if (getnameinfo(as_sockaddr(*this), bytes, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
@@ -92,6 +98,22 @@ std::string SocketAddress::to_string() const {
   const std::string name = host();
   const std::string shown = storage.ss_family == AF_INET6 ? "[" + name + "]" : name;
   return shown + ":" + std::to_string(port());
+}
+
+// Without the scope, which each host numbers for itself.
+std::string SocketAddress::identity() const {
+  std::string made;
+  const auto add = [&](const auto& value) {
+    made.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  if (storage.ss_family == AF_INET) {
+    add(reinterpret_cast<const sockaddr_in&>(storage).sin_addr);
+    add(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+  } else if (storage.ss_family == AF_INET6) {
+    add(reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+    add(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  }
+  return made;
 }
 
 Result<std::vector<SocketAddress>> resolve(const std::string& host, int port) {
@@ -134,13 +156,11 @@ int connect_error(const Socket& socket) {
   return error;
 }
 
-Socket accept_from(const Socket& listener, std::string& origin) {
-  SocketAddress from;
-  from.bytes = sizeof(from.storage);
-  Socket socket(::accept4(listener.number(), reinterpret_cast<sockaddr*>(&from.storage),
-                          &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+Socket accept_from(const Socket& listener, SocketAddress& origin) {
+  origin.bytes = sizeof(origin.storage);
+  Socket socket(::accept4(listener.number(), reinterpret_cast<sockaddr*>(&origin.storage),
+                          &origin.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) return socket;
-  origin = from.to_string();
   set_no_delay(socket);
   return socket;
 }

@@ -24,8 +24,11 @@ struct SocketAddress {
   bool loopback() const;
   bool wildcard() const;  // 0.0.0.0 or ::
   int port() const;
+  void set_port(int port);
   std::string host() const;       // numeric
   std::string to_string() const;  // "127.0.0.1:29500", "[::1]:29500"
+  // Address and port as bytes, the same on every host that sees them.
+  std::string identity() const;
 };
 
 // The addresses of a host name or numeric address, best first.
@@ -47,7 +50,7 @@ Result<Socket> start_connecting(const SocketAddress& address);
 int connect_error(const Socket& socket);
 
 // The next waiting connection and where it came from; an empty socket when there is none.
-Socket accept_from(const Socket& listener, std::string& origin);
+Socket accept_from(const Socket& listener, SocketAddress& origin);
 
 // The address that a socket is bound to.
 Result<SocketAddress> local_address(const Socket& socket);

@@ -21,11 +21,14 @@ Result<bool> Peer::connect() {
     Result<Descriptor> socket = connect_to(address_.token);
     TUTTI_TRY(socket);
     if (!socket->open()) return false;
+    if (!is_process(address_, self_->address, process_number_behind(*socket)))
+      return Status(StatusCode::peer_lost, "another process listens in its place", rank_);
     outgoing_ = std::move(socket).value();
     if (!process_.open()) process_ = process_behind(outgoing_);
   }
   if (said_hello_) return true;
-  Message hello{.kind = MessageKind::hello, .from = self_->rank, .context = self_->context};
+  Message hello{
+      .kind = MessageKind::hello, .from = self_->rank, .context = self_->context, .to = rank_};
   hello.proof = prove(hello, address_.token, self_->secret);
   Result<bool> sent = send_message(outgoing_, hello);
   TUTTI_TRY(sent);

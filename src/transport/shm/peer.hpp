@@ -28,6 +28,7 @@ struct Self {
   int channel_count = 1;
   std::uint64_t context = 0;
   std::string secret;
+  Address address;
   fifo::Layout layout;
   Board board;
 };

@@ -18,6 +18,7 @@
 #include "base/assert.hpp"
 #include "base/try.hpp"
 #include "transport/fifo/endpoint.hpp"
+#include "transport/shm/doorman.hpp"
 #include "transport/shm/peer.hpp"
 
 namespace tutti::transport {
@@ -172,6 +173,7 @@ class ShmTransport final : public Transport {
   fifo::Doorbell& doorbell_;
   fifo::Sleeper sleeper_;
   Descriptor listener_;
+  Doorman doorman_;
   std::vector<Descriptor> strangers_;  // accepted, first message still to come
   std::vector<Peer> peers_;            // by rank; our own place is not used
   std::vector<Connection> connections_;
@@ -195,12 +197,14 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .channel_count = options.channel_count,
             .context = options.context,
             .secret = options.job_secret,
+            .address = addresses_[static_cast<std::size_t>(options.rank)],
             .layout = fifo::Layout::of(options.frame_bytes_max, options.queue_bytes),
             .board = Board(std::move(board))},
       frame_bytes_max_(options.frame_bytes_max),
       doorbell_(self_.board.doorbell(options.rank)),
       sleeper_(doorbell_),
       listener_(std::move(listener)),
+      doorman_(options.rank, options.context, options.job_secret, addresses_),
       connections_(addresses_.size() * static_cast<std::size_t>(options.channel_count)),
       has_board_(addresses_.size()) {
   for (Rank rank = 0; rank < size(); ++rank)
@@ -249,7 +253,7 @@ Status rank_0_is_gone(const TransportOptions& options, const Status& seen) {
 
 // The other ranks' part: asks rank 0 for the board's file.
 Result<Mapping> ask_for_board(const TransportOptions& options, const Address& zero,
-                              Clock::time_point deadline) {
+                              const Address& mine, Clock::time_point deadline) {
   Descriptor socket;
   while (!socket.open()) {
     Result<Descriptor> connected = connect_to(zero.token);
@@ -258,7 +262,10 @@ Result<Mapping> ask_for_board(const TransportOptions& options, const Address& ze
     if (Clock::now() > deadline) return Status(StatusCode::timeout, "rank 0 does not accept");
     if (!socket.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (!is_process(zero, mine, process_number_behind(socket)))
+    return Status(StatusCode::peer_lost, "another process listens in the place of rank 0", 0);
   Message ask{.kind = MessageKind::ask_board, .from = options.rank, .context = options.context};
+  refresh(ask);
   ask.proof = prove(ask, zero.token, options.job_secret);
   if (const Status sent = send_message(socket, ask).status(); !sent.ok())
     return rank_0_is_gone(options, sent);
@@ -272,8 +279,10 @@ Result<Mapping> ask_for_board(const TransportOptions& options, const Address& ze
     return rank_0_is_gone(options, Status(StatusCode::peer_lost,
                                           "it refused us or ended; do all ranks have the same job "
                                           "secret?"));
-  if (answer.kind != Received::Kind::message || answer.message.kind != MessageKind::board ||
-      !answer.file.open())
+  const Message& said = answer.message;
+  if (answer.kind != Received::Kind::message || said.kind != MessageKind::board || said.from != 0 ||
+      said.to != options.rank || said.nonce != ask.nonce ||
+      !proven(said, zero.token, options.job_secret) || !answer.file.open())
     return Status(StatusCode::corrupt_data, "rank 0 answered with a message that makes no sense");
   return map_received(answer.file.number(), Board::bytes(options.size), Pages::at_once);
 }
@@ -431,14 +440,17 @@ void ShmTransport::meet_strangers() {
 // Judges a first message. The caller closes a connection that is not adopted.
 void ShmTransport::meet(Received first, Descriptor& stranger) {
   const Message& message = first.message;
-  const bool known =
-      message.from < size() && message.from != self_.rank && message.context == self_.context &&
-      proven(message, addresses_[static_cast<std::size_t>(self_.rank)].token, self_.secret);
-  if (!known) return;
+  if (message.kind == MessageKind::ask_board && board_file_ == nullptr) return;
+  if (!doorman_.admits(message, process_number_behind(stranger))) return;
   if (message.kind == MessageKind::hello) {
     peer(message.from).adopt(std::move(stranger));
   } else if (message.kind == MessageKind::ask_board && board_file_ != nullptr) {
-    const Message answer{.kind = MessageKind::board, .from = self_.rank, .context = self_.context};
+    Message answer{.kind = MessageKind::board,
+                   .from = self_.rank,
+                   .context = self_.context,
+                   .to = message.from,
+                   .nonce = message.nonce};
+    answer.proof = prove(answer, self_.address.token, self_.secret);
     const Result<bool> sent = send_message(stranger, answer, board_file_->number());
     if (sent.ok() && *sent) has_board_[static_cast<std::size_t>(message.from)] = true;
   }
@@ -525,7 +537,7 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
     board =
         shm::map_file(board_file.number(), shm::Board::bytes(options.size), shm::Pages::at_once);
   } else {
-    board = shm::ask_for_board(options, addresses->front(), deadline);
+    board = shm::ask_for_board(options, addresses->front(), mine, deadline);
   }
   TUTTI_TRY(board);
   auto transport = std::make_unique<shm::ShmTransport>(

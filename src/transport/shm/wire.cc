@@ -74,6 +74,13 @@ std::string host_identity() {
   return fmt::format("{}/{}", boot, network.st_ino);
 }
 
+// Process numbers mean something within one namespace only.
+std::string process_namespace() {
+  struct stat processes = {};
+  if (stat("/proc/self/ns/pid", &processes) != 0) return "-";
+  return std::to_string(processes.st_ino);
+}
+
 // The descriptor that came with a message; others that came with it are closed.
 Descriptor take_descriptor(msghdr& header) {
   Descriptor taken;
@@ -93,23 +100,29 @@ Descriptor take_descriptor(msghdr& header) {
 
 bool plausible(const Message& message) {
   return message.magic == Message::kMagic && message.kind >= MessageKind::ask_board &&
-         message.kind <= MessageKind::region_gone && message.from >= 0 && message.channel >= 0;
+         message.kind <= MessageKind::region_gone && message.from >= 0 && message.to >= 0 &&
+         message.channel >= 0;
 }
 
 }  // namespace
 
-std::string Address::to_text() const { return fmt::format("shm1 {} {} {}", host, token, pid); }
+std::string Address::to_text() const {
+  return fmt::format("shm2 {} {} {} {}", host, token, pid, processes);
+}
 
 Result<Address> Address::parse(std::string_view text) {
   const Status bad(StatusCode::corrupt_data, "not the address of a rank that uses shared memory");
-  if (text.size() > kAddressTextMax || next_word(text) != "shm1") return bad;
+  if (text.size() > kAddressTextMax || next_word(text) != "shm2") return bad;
   Address address;
   address.host = next_word(text);
   address.token = next_word(text);
   const std::string_view pid = next_word(text);
   const auto [end, error] = std::from_chars(pid.data(), pid.data() + pid.size(), address.pid);
   const bool number = error == std::errc() && end == pid.data() + pid.size();
-  if (address.host.empty() || !is_token(address.token) || !number || !text.empty()) return bad;
+  address.processes = next_word(text);
+  if (address.host.empty() || !is_token(address.token) || !number || address.processes.empty() ||
+      !text.empty())
+    return bad;
   return address;
 }
 
@@ -118,8 +131,16 @@ Address make_address() {
   randombytes_buf(random.data(), random.size());
   char token[kTokenDigits + 1] = {};
   sodium_bin2hex(token, sizeof token, random.data(), random.size());
-  return {.host = host_identity(), .token = token, .pid = getpid()};
+  return {
+      .host = host_identity(), .token = token, .pid = getpid(), .processes = process_namespace()};
 }
+
+bool is_process(const Address& theirs, const Address& ours, pid_t process) {
+  if (theirs.processes != ours.processes || ours.processes == "-") return true;
+  return process == theirs.pid;
+}
+
+void refresh(Message& question) { randombytes_buf(question.nonce.data(), question.nonce.size()); }
 
 std::array<std::uint8_t, 32> prove(const Message& message, std::string_view token,
                                    const std::string& secret) {
@@ -160,6 +181,8 @@ Descriptor accept_from(const Descriptor& listener) {
     if (!socket.open() || same_user(socket)) return socket;
   }
 }
+
+pid_t process_number_behind(const Descriptor& socket) { return credentials_behind(socket).pid; }
 
 Descriptor process_behind(const Descriptor& socket) {
   const pid_t pid = credentials_behind(socket).pid;

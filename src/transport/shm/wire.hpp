@@ -2,9 +2,11 @@
 // fixed-size messages, each with at most one file descriptor.
 //
 // The sockets live in the abstract namespace (no name in the file system) under a random name that
-// only the ranks of the job learn. A connection counts only if it comes from the same user and its
-// first message carries a proof: a hash, keyed with the job's secret, of who talks to whom, bound
-// to this very listener. Everything that arrives is of one size and checked.
+// only the ranks of the job learn. A connection counts only if it comes from the same user, from
+// the process that it claims to be, and its first message carries a proof: a hash, keyed with the
+// job's secret, of who talks to whom, bound to this very listener (doorman.hpp). Whoever connects
+// looks who listens before it hands over anything, and what a listener answers is proved for the
+// question. Everything that arrives is of one size and checked.
 //
 // Does not know queues or regions; it carries their descriptors.
 #pragma once
@@ -23,7 +25,7 @@ namespace tutti::transport::shm {
 
 enum class MessageKind : std::uint32_t {
   ask_board = 1,    // a rank asks rank 0 for the doorbells; carries a proof
-  board = 2,        // the answer, with the file
+  board = 2,        // the answer, with the file; carries a proof
   hello = 3,        // the first message of a connection that stays; carries a proof
   queue = 4,        // the file of a queue from the sender to us, on `channel`
   region = 5,       // the file of a region of the sender's memory
@@ -39,17 +41,19 @@ struct Message {
   std::uint64_t context = 0;
   std::uint64_t bytes = 0;  // of the region
   std::uint32_t region = 0;
-  std::uint32_t zero = 0;
+  Rank to = 0;                              // of a message that carries a proof
+  std::array<std::uint8_t, 16> nonce = {};  // of a question, and of its answer
   std::array<std::uint8_t, 32> proof = {};
 
-  static constexpr std::uint32_t kMagic = 0x31737474;  // "tts1"; the digit is the version
+  static constexpr std::uint32_t kMagic = 0x32737474;  // "tts2"; the digit is the version
 };
 
 // How a rank can be reached, as its peers learn it in the exchange.
 struct Address {
   std::string host;   // two processes can connect only if these are equal
   std::string token;  // 32 hexadecimal digits, random: the name of the listener
-  int pid = 0;        // for error messages
+  int pid = 0;
+  std::string processes = "-";  // the process namespace in which `pid` counts, if known
 
   std::string to_text() const;
   static Result<Address> parse(std::string_view text);
@@ -58,7 +62,14 @@ struct Address {
 // This process on this host, with a fresh token.
 Address make_address();
 
-// The proof that goes into a first message to the listener called `token`.
+// True unless `process`, as `ours` sees it, is certainly not that of `theirs`. Process numbers of
+// different namespaces cannot be compared.
+bool is_process(const Address& theirs, const Address& ours, pid_t process);
+
+// Fills a question's nonce.
+void refresh(Message& question);
+
+// The proof that goes into a message to the listener called `token`, or from it.
 std::array<std::uint8_t, 32> prove(const Message& message, std::string_view token,
                                    const std::string& secret);
 
@@ -70,6 +81,9 @@ Result<Descriptor> listen_at(const std::string& token);
 
 // The next connection, or a closed descriptor when there is none. One from another user is dropped.
 Descriptor accept_from(const Descriptor& listener);
+
+// The number of the process at the other end, as the kernel says; 0 where we do not see it.
+pid_t process_number_behind(const Descriptor& socket);
 
 // The process at the other end, as something that poll(2) finds readable once it has ended: a
 // forked child of it may keep the socket open. Closed where the kernel does not tell.

@@ -11,16 +11,21 @@ namespace tutti::transport::tcp {
 
 Status TcpEndpoint::connect() {
   if (frames_out_.opened() || !status_.ok()) return status_;
-  TUTTI_TRY(frames_out_.open(mesh_.address(peer_), mesh_.greeting(peer_, channel_, Purpose::frames),
-                             mesh_.ring_bytes()));
+  TUTTI_TRY(frames_out_.open(mesh_.address(peer_), introduce(Purpose::frames), mesh_.ring_bytes()));
   if (!frames_out_.socket()) return Status();
   frames_out_.flush();
   return mesh_.poller().watch(frames_out_.socket(), Watched::frames_out, number_);
 }
 
-Status TcpEndpoint::attach_frames(Socket socket) {
+Introduce TcpEndpoint::introduce(Purpose purpose) const {
+  return [this, purpose](const SocketAddress& origin) {
+    return mesh_.opening(peer_, channel_, purpose, origin);
+  };
+}
+
+Status TcpEndpoint::attach_frames(Socket socket, std::string last_words_key) {
   if (frames_in_.attached()) return Status();  // a second one is not the peer's: drop it
-  TUTTI_TRY(frames_in_.attach(std::move(socket), mesh_.receive_ring_bytes(),
+  TUTTI_TRY(frames_in_.attach(std::move(socket), std::move(last_words_key), mesh_.receive_ring_bytes(),
                               mesh_.options().frame_bytes_max));
   return mesh_.poller().watch(frames_in_.socket(), Watched::frames_in, number_);
 }
@@ -72,8 +77,7 @@ void TcpEndpoint::release() {
 void TcpEndpoint::signal(Signal which, std::uint64_t value) {
   if (!status_.ok()) return;
   if (!signals_out_.opened()) {
-    Status status =
-        signals_out_.open(mesh_.address(peer_), mesh_.greeting(peer_, channel_, Purpose::signals));
+    Status status = signals_out_.open(mesh_.address(peer_), introduce(Purpose::signals));
     if (status.ok() && signals_out_.socket())
       status = mesh_.poller().watch(signals_out_.socket(), Watched::signals_out, number_);
     if (!status.ok()) return fail(status);

@@ -35,7 +35,7 @@ class TcpEndpoint final : public Endpoint {
 
   // Opens the connection to the peer, so that its death is seen even by those who only receive.
   Status connect();
-  Status attach_frames(Socket socket);
+  Status attach_frames(Socket socket, std::string last_words_key);
   void attach_signals(Socket socket);
 
   // Moves what can be moved. True when anything did.
@@ -76,6 +76,7 @@ class TcpEndpoint final : public Endpoint {
   bool listed = false;  // in the transport's list of endpoints to serve
 
  private:
+  Introduce introduce(Purpose purpose) const;
   bool peer_left() const;
   bool believe(std::uint32_t last_words);
   void lose(const std::string& text);

@@ -1,7 +1,7 @@
 // flow.hpp: the directed connections of an endpoint. Whoever has something to say opens a socket of
 // its own, so two ranks that start at once cannot collide, and a direction that is not used costs
 // nothing. Frames and signals have separate sockets: a signal is never stuck behind frames that
-// nobody reads. The way back on a socket carries only the goodbye of its reader.
+// nobody reads. The way back on a socket carries only the last words of its reader.
 //
 // Knows sockets, rings and wire.hpp; does not know who the peer is (endpoint.hpp) nor who polls.
 #pragma once
@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -23,14 +24,17 @@ namespace tutti::transport::tcp {
 // How a connection ended: not yet, with a goodbye, or without one (why() says how).
 enum class End { none, goodbye, lost };
 
+// Says how a connection is opened, once it is known where it comes from.
+using Introduce = std::function<Opening(const SocketAddress& origin)>;
+
 // Frames that leave.
 class FrameSender {
  public:
   bool opened() const { return opened_; }
   const Socket& socket() const { return socket_; }  // empty when the peer refused at once
 
-  // Begins to connect; `greeting` goes first. A peer that refuses is an end(), not an error.
-  Status open(const SocketAddress& address, std::string greeting, std::size_t queue_bytes);
+  // Begins to connect; the greeting goes first. A peer that refuses is an end(), not an error.
+  Status open(const SocketAddress& address, const Introduce& introduce, std::size_t queue_bytes);
 
   // As Endpoint. The ring is made with the first frame. Errors  status().
   std::span<std::byte> reserve(std::size_t bytes);
@@ -63,6 +67,7 @@ class FrameSender {
   Socket socket_;
   Ring ring_;
   std::string greeting_;
+  std::string last_words_key_;
   std::size_t greeting_sent_ = 0;
   std::size_t queue_bytes_ = 0;
   bool opened_ = false;
@@ -71,7 +76,7 @@ class FrameSender {
   End end_ = End::none;
   bool reader_has_flow_ = false;
   std::uint32_t failed_words_ = 0;
-  std::array<std::byte, kHeaderBytes> back_{};
+  std::array<char, kLastWordsBytes> back_{};
   std::size_t back_got_ = 0;
   std::string why_;
 };
@@ -83,7 +88,8 @@ class FrameReceiver {
   const Socket& socket() const { return socket_; }
 
   // Takes over a socket whose greeting has been read.
-  Status attach(Socket socket, std::size_t queue_bytes, std::size_t frame_bytes_max);
+  Status attach(Socket socket, std::string last_words_key, std::size_t queue_bytes,
+                std::size_t frame_bytes_max);
 
   void on_events(std::uint32_t events);
 
@@ -118,6 +124,7 @@ class FrameReceiver {
 
   Socket socket_;
   Ring ring_;
+  std::string last_words_key_;
   std::size_t frame_bytes_max_ = 0;
   bool ready_ = false;
   bool ending_ = false;  // the end of the stream is near: read until it comes
@@ -133,7 +140,7 @@ class SignalSender {
  public:
   bool opened() const { return closed_ || static_cast<bool>(socket_); }
   const Socket& socket() const { return socket_; }  // empty when the peer refused at once
-  Status open(const SocketAddress& address, std::string greeting);
+  Status open(const SocketAddress& address, const Introduce& introduce);
   void raise(Signal which, std::uint64_t value);
   bool flush();
   bool flushed() const {

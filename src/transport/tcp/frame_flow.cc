@@ -16,15 +16,15 @@ namespace {
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 // A small last message on a connection that hardly carries anything that way.
-bool send_header(const Socket& socket, FrameHeader header) {
+bool send_whole(const Socket& socket, std::string_view bytes) {
   const ssize_t sent =
-      ::send(socket.number(), &header, sizeof(header), MSG_NOSIGNAL | MSG_DONTWAIT);
-  return sent == static_cast<ssize_t>(sizeof(header)) || (sent < 0 && !would_block(errno));
+      ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent == static_cast<ssize_t>(bytes.size()) || (sent < 0 && !would_block(errno));
 }
 
 }  // namespace
 
-Status FrameSender::open(const SocketAddress& address, std::string greeting,
+Status FrameSender::open(const SocketAddress& address, const Introduce& introduce,
                          std::size_t queue_bytes) {
   Result<Socket> socket = start_connecting(address);
   opened_ = true;
@@ -34,8 +34,12 @@ Status FrameSender::open(const SocketAddress& address, std::string greeting,
     return Status();
   }
   TUTTI_TRY(socket);
+  const Result<SocketAddress> origin = local_address(*socket);
+  TUTTI_TRY(origin);
   socket_ = std::move(*socket);
-  greeting_ = std::move(greeting);
+  Opening opening = introduce(*origin);
+  greeting_ = std::move(opening.greeting);
+  last_words_key_ = std::move(opening.last_words_key);
   queue_bytes_ = queue_bytes;
   return Status();
 }
@@ -107,14 +111,14 @@ void FrameSender::read_back() {
 }
 
 bool FrameSender::take_last_words() {
-  const FrameHeader header = read_header(back_.data());
-  if (back_got_ < back_.size() || header.bytes != kGoodbyeBytes) return false;
-  if ((header.tag & kGoodbyeFailed) != 0) {
-    failed_words_ = header.tag;
+  const auto tag = read_last_words({back_.data(), back_got_}, last_words_key_);
+  if (!tag) return false;
+  if ((*tag & kGoodbyeFailed) != 0) {
+    failed_words_ = *tag;
     end_ = End::lost;
     why_ = "it failed";
   } else {
-    reader_has_flow_ = header.tag == kGoodbyeInPair;
+    reader_has_flow_ = *tag == kGoodbyeInPair;
     end_ = End::goodbye;
   }
   return true;
@@ -136,15 +140,18 @@ bool FrameSender::say_goodbye(std::uint32_t words) {
   if (said_goodbye_ || end_ != End::none || !opened()) return true;
   if (greeting_sent_ < greeting_.size()) flush();
   if (greeting_sent_ < greeting_.size() || ring_.stored() > 0) return false;
-  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, words});
+  const FrameHeader goodbye{kGoodbyeBytes, words};
+  said_goodbye_ = send_whole(socket_, {reinterpret_cast<const char*>(&goodbye), sizeof(goodbye)});
   return said_goodbye_;
 }
 
-Status FrameReceiver::attach(Socket socket, std::size_t queue_bytes, std::size_t frame_bytes_max) {
+Status FrameReceiver::attach(Socket socket, std::string last_words_key, std::size_t queue_bytes,
+                             std::size_t frame_bytes_max) {
   Result<Ring> made = Ring::make(queue_bytes);
   TUTTI_TRY(made);
   ring_ = std::move(*made);
   socket_ = std::move(socket);
+  last_words_key_ = std::move(last_words_key);
   // Nobody waits for acknowledgements, and sending them at once costs a fifth of the latency.
   const int off = 0;
   ::setsockopt(socket_.number(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof(off));
@@ -236,7 +243,7 @@ void FrameReceiver::release() {
 
 bool FrameReceiver::say_goodbye(std::uint32_t words) {
   if (said_goodbye_ || end_ != End::none || !attached()) return true;
-  said_goodbye_ = send_header(socket_, {kGoodbyeBytes, words});
+  said_goodbye_ = send_whole(socket_, encode_last_words(words, last_words_key_));
   return said_goodbye_;
 }
 

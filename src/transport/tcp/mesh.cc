@@ -49,20 +49,22 @@ std::size_t Mesh::receive_ring_bytes() const {
   return std::max(most, padded(options_.frame_bytes_max)) + kHeaderRoom;
 }
 
-std::string Mesh::greeting(Rank to, int channel, Purpose purpose) const {
+Opening Mesh::opening(Rank to, int channel, Purpose purpose, const SocketAddress& origin) const {
   const Greeting greeting{options_.context, options_.rank, to, channel, purpose};
-  return encode_greeting(greeting, authenticator_, nonce(options_.rank), nonce(to));
+  return {encode_greeting(greeting, authenticator_, ends(greeting, origin)),
+          last_words_key(greeting, authenticator_, ends(greeting, origin))};
 }
 
-std::optional<Greeting> Mesh::recognise(std::string_view bytes) const {
+std::optional<Mesh::Met> Mesh::recognise(std::string_view bytes, const SocketAddress& origin) {
   const std::optional<Greeting> greeting = parse_greeting(bytes);
   if (!greeting || greeting->context != options_.context || greeting->to != options_.rank ||
       greeting->from < 0 || greeting->from >= options_.size || greeting->from == options_.rank ||
       greeting->channel < 0 || greeting->channel >= options_.channel_count)
     return std::nullopt;
-  if (!genuine(bytes, *greeting, authenticator_, nonce(greeting->from), nonce(options_.rank)))
+  if (!genuine(bytes, *greeting, authenticator_, ends(*greeting, origin))) return std::nullopt;
+  if (!met_.emplace(greeting->from, greeting->channel, greeting->purpose).second)
     return std::nullopt;
-  return greeting;
+  return Met{*greeting, last_words_key(*greeting, authenticator_, ends(*greeting, origin))};
 }
 
 }  // namespace tutti::transport::tcp

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "transport/bootstrap/authentication.hpp"
@@ -32,9 +35,15 @@ class Mesh {
   std::size_t ring_bytes() const;  // of what is sent
   std::size_t receive_ring_bytes() const;
 
-  std::string greeting(Rank to, int channel, Purpose purpose) const;
-  // The greeting, when it is genuine and meant for this rank.
-  std::optional<Greeting> recognise(std::string_view bytes) const;
+  // How this rank opens a connection that comes from `origin`.
+  Opening opening(Rank to, int channel, Purpose purpose, const SocketAddress& origin) const;
+  // Reads a greeting that came from `origin`. Nothing unless it is genuine, meant for this rank,
+  // and the first of its kind: a connection that is lost does not come again.
+  struct Met {
+    Greeting greeting;
+    std::string last_words_key;
+  };
+  std::optional<Met> recognise(std::string_view bytes, const SocketAddress& origin);
 
   // While few endpoints are waited for, asking their sockets is quicker than asking epoll. Between
   // two polls this many may be asked.
@@ -53,6 +62,9 @@ class Mesh {
 
  private:
   const std::string& nonce(Rank rank) const { return nonces_[static_cast<std::size_t>(rank)]; }
+  Ends ends(const Greeting& greeting, const SocketAddress& origin) const {
+    return {nonce(greeting.from), nonce(greeting.to), origin.identity()};
+  }
 
   TransportOptions options_;
   Authenticator authenticator_;
@@ -61,6 +73,7 @@ class Mesh {
   static constexpr int kGlances = 2;
 
   std::vector<std::string> nonces_;
+  std::set<std::tuple<Rank, int, Purpose>> met_;
   int glances_ = kGlances;
   Status status_;
 };

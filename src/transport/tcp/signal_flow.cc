@@ -10,13 +10,15 @@
 
 namespace tutti::transport::tcp {
 
-Status SignalSender::open(const SocketAddress& address, std::string greeting) {
+Status SignalSender::open(const SocketAddress& address, const Introduce& introduce) {
   Result<Socket> socket = start_connecting(address);
   closed_ = socket.status().code() == StatusCode::peer_lost;
   if (closed_) return Status();
   TUTTI_TRY(socket);
+  const Result<SocketAddress> origin = local_address(*socket);
+  TUTTI_TRY(origin);
   socket_ = std::move(*socket);
-  going_ = std::move(greeting);
+  going_ = introduce(*origin).greeting;
   return Status();
 }
 

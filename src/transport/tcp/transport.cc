@@ -20,10 +20,12 @@ namespace {
 
 constexpr std::size_t kStrangersMin = 256;
 constexpr auto kFarewellTime = std::chrono::milliseconds(500);
+constexpr auto kGreetingTime = std::chrono::milliseconds(100);  // of one whose words are on the way
 
 // A connection that has not said yet who it is.
 struct Stranger {
   Socket socket;
+  SocketAddress origin;
   std::string greeting;
 };
 
@@ -162,7 +164,7 @@ void TcpTransport::list(TcpEndpoint& endpoint) {
 
 void TcpTransport::accept_all() {
   while (true) {
-    std::string origin;
+    SocketAddress origin;
     Socket socket = accept_from(listener_, origin);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE)
@@ -173,7 +175,7 @@ void TcpTransport::accept_all() {
     const Status watched =
         mesh_.poller().watch(socket, Watched::stranger, static_cast<std::uint32_t>(descriptor));
     if (!watched.ok()) return mesh_.fail(watched);
-    strangers_[descriptor] = Stranger{std::move(socket), {}};
+    strangers_[descriptor] = Stranger{std::move(socket), origin, {}};
     hear(descriptor);
     drop_surplus_strangers();
   }
@@ -190,14 +192,16 @@ void TcpTransport::hear(int descriptor) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
   if (got > 0) stranger.greeting.append(buffer.data(), static_cast<std::size_t>(got));
   if (got > 0 && stranger.greeting.size() < kGreetingBytes) return;
-  const auto greeting = mesh_.recognise(stranger.greeting);
+  auto met = mesh_.recognise(stranger.greeting, stranger.origin);
   Socket socket = std::move(stranger.socket);
   strangers_.erase(found);
-  if (!greeting) return;
-  TcpEndpoint& endpoint = at(greeting->from, greeting->channel);
-  if (greeting->purpose == Purpose::signals) {
+  if (!met) return;
+  TcpEndpoint& endpoint = at(met->greeting.from, met->greeting.channel);
+  if (met->greeting.purpose == Purpose::signals) {
     endpoint.attach_signals(std::move(socket));
-  } else if (const Status status = endpoint.attach_frames(std::move(socket)); !status.ok()) {
+  } else if (const Status status =
+                 endpoint.attach_frames(std::move(socket), std::move(met->last_words_key));
+             !status.ok()) {
     endpoint.fail(status);
   }
   list(endpoint);
@@ -234,13 +238,13 @@ std::size_t TcpTransport::memory_bytes() const {
 // may be connected to this rank only. Brief: a peer whose buffers are full learns it by the
 // end of the connection, which only matters to it if it still wants something.
 void TcpTransport::leave() {
-  const auto end = std::chrono::steady_clock::now() + kFarewellTime;
+  const auto start = std::chrono::steady_clock::now();
   if (!mesh_.status().ok()) {
     accept_all();
     for (const auto& endpoint : endpoints_)
       if (endpoint) endpoint->pass_on(mesh_.status());
     // Signals tell it, too, and may still be connecting.
-    while (!signals_flushed() && std::chrono::steady_clock::now() < end) {
+    while (!signals_flushed() && std::chrono::steady_clock::now() - start < kFarewellTime) {
       collect(1000);
       static_cast<void>(poll());
     }
@@ -251,12 +255,12 @@ void TcpTransport::leave() {
     bool done = true;
     for (const auto& endpoint : endpoints_)
       if (endpoint) done = endpoint->say_goodbye() && done;
-    if (done || !flushed() || std::chrono::steady_clock::now() > end) break;
+    const auto spent = std::chrono::steady_clock::now() - start;
+    // A goodbye is worth nothing to a peer before its greeting has been read.
+    const bool greetings_due = !strangers_.empty() && spent < kGreetingTime;
+    if ((done && !greetings_due) || !flushed() || spent > kFarewellTime) break;
     collect(1000);
   }
-  const FrameHeader goodbye{kGoodbyeBytes, kGoodbyeAlone};
-  for (const auto& [descriptor, stranger] : strangers_)
-    ::send(descriptor, &goodbye, sizeof(goodbye), MSG_NOSIGNAL);
 }
 
 // Where this rank will listen; or why it cannot, which the others shall hear too.

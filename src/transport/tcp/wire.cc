@@ -34,7 +34,9 @@ std::optional<Status> read_failed_words(std::uint32_t words, Rank from) {
 namespace {
 
 constexpr std::string_view kMagic = "tuttitcp";
-constexpr std::string_view kProofPurpose = "tutti tcp 1: greeting";
+constexpr std::string_view kGreetingPurpose = "tutti tcp 2: greeting";
+constexpr std::string_view kKeyPurpose = "tutti tcp 2: key of the last words";
+constexpr std::string_view kWordsPurpose = "tutti tcp 2: last words";
 constexpr std::size_t kHostBytesMax = 64;
 
 std::string claim(const Greeting& greeting) {
@@ -48,9 +50,13 @@ std::string claim(const Greeting& greeting) {
       .bytes();
 }
 
-std::string statement(const Greeting& greeting, std::string_view from_nonce,
-                      std::string_view to_nonce) {
-  return ByteWriter().text(claim(greeting)).text(from_nonce).text(to_nonce).bytes();
+std::string statement(const Greeting& greeting, const Ends& ends) {
+  return ByteWriter()
+      .text(claim(greeting))
+      .text(ends.from_nonce)
+      .text(ends.to_nonce)
+      .text(ends.origin)
+      .bytes();
 }
 
 }  // namespace
@@ -86,10 +92,29 @@ Result<Card> parse_card(std::string_view bytes) {
   return card;
 }
 
+std::string encode_last_words(std::uint32_t tag, std::string_view key) {
+  const std::string words = ByteWriter().number(kGoodbyeBytes).number(tag).bytes();
+  return words + Authenticator(key).prove(kWordsPurpose, words);
+}
+
+std::optional<std::uint32_t> read_last_words(std::string_view bytes, std::string_view key) {
+  if (bytes.size() != kLastWordsBytes) return std::nullopt;
+  const std::string_view words = bytes.substr(0, kHeaderBytes);
+  if (!Authenticator(key).verify(bytes.substr(kHeaderBytes), kWordsPurpose, words))
+    return std::nullopt;
+  const FrameHeader header = read_header(reinterpret_cast<const std::byte*>(words.data()));
+  if (header.bytes != kGoodbyeBytes) return std::nullopt;
+  return header.tag;
+}
+
 std::string encode_greeting(const Greeting& greeting, const Authenticator& authenticator,
-                            std::string_view from_nonce, std::string_view to_nonce) {
-  return claim(greeting) +
-         authenticator.prove(kProofPurpose, statement(greeting, from_nonce, to_nonce));
+                            const Ends& ends) {
+  return claim(greeting) + authenticator.prove(kGreetingPurpose, statement(greeting, ends));
+}
+
+std::string last_words_key(const Greeting& greeting, const Authenticator& authenticator,
+                           const Ends& ends) {
+  return authenticator.prove(kKeyPurpose, statement(greeting, ends));
 }
 
 std::optional<Greeting> parse_greeting(std::string_view bytes) {
@@ -108,10 +133,10 @@ std::optional<Greeting> parse_greeting(std::string_view bytes) {
 }
 
 bool genuine(std::string_view bytes, const Greeting& greeting, const Authenticator& authenticator,
-             std::string_view from_nonce, std::string_view to_nonce) {
+             const Ends& ends) {
   if (bytes.size() != kGreetingBytes) return false;
-  return authenticator.verify(bytes.substr(kGreetingBytes - kProofBytes), kProofPurpose,
-                              statement(greeting, from_nonce, to_nonce));
+  return authenticator.verify(bytes.substr(kGreetingBytes - kProofBytes), kGreetingPurpose,
+                              statement(greeting, ends));
 }
 
 }  // namespace tutti::transport::tcp

@@ -3,8 +3,12 @@
 //
 //   card      exchanged when the communicator is made: where a rank listens, a nonce, its settings
 //   greeting  first bytes of a connection: who speaks to whom about what, with a proof of the job's
-//             secret over the nonces of both cards. The cards came through an authenticated
-//             exchange, so the proof needs no round trip and is worth nothing elsewhere or again.
+//             secret over the nonces of both cards and the address from which the connection comes.
+//             The cards came through an authenticated exchange: their nonces are the challenges of
+//             both sides, so that nobody waits for an answer before it may speak. Each greeting is
+//             good once, from one place: what was heard on the wire is worth nothing to others.
+//   last words  what the listener says back, if anything, at the end: a goodbye with a proof that
+//             only the greeted can make, and for this connection only
 //   frame     u32 bytes, u32 tag, payload padded to 8 bytes
 //   goodbye   a frame header whose length no frame can have; its tag says whether the speaker has
 //             a connection of its own to the listener, or which rank it lost
@@ -55,6 +59,12 @@ inline void write_header(std::byte* at, FrameHeader header) {
 inline constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 inline constexpr std::size_t frame_span(std::size_t bytes) { return kHeaderBytes + padded(bytes); }
 
+// What the greeted says at the end: a header and a proof.
+inline constexpr std::size_t kLastWordsBytes = kHeaderBytes + kProofBytes;
+std::string encode_last_words(std::uint32_t tag, std::string_view key);
+// The tag, or nothing unless the words are genuine.
+std::optional<std::uint32_t> read_last_words(std::string_view bytes, std::string_view key);
+
 struct Raise {
   std::uint64_t which = 0;
   std::uint64_t value = 0;
@@ -87,15 +97,30 @@ struct Greeting {
 
 inline constexpr std::size_t kGreetingBytes = 8 + 8 + 4 * 4 + kProofBytes;
 
-// Requires  the nonces of the cards of greeting.from and greeting.to.
+// What the proofs of a connection are about, apart from the greeting itself.
+struct Ends {
+  std::string from_nonce;  // of the card of greeting.from
+  std::string to_nonce;    // of the card of greeting.to
+  std::string origin;      // SocketAddress::identity of the end that connected
+};
+
 std::string encode_greeting(const Greeting& greeting, const Authenticator& authenticator,
-                            std::string_view from_nonce, std::string_view to_nonce);
+                            const Ends& ends);
+// With which the last words are proved.
+std::string last_words_key(const Greeting& greeting, const Authenticator& authenticator,
+                           const Ends& ends);
+
+// How a connection is opened.
+struct Opening {
+  std::string greeting;
+  std::string last_words_key;
+};
 
 // What a greeting claims, before its proof is checked. Nothing when the bytes are no greeting.
 std::optional<Greeting> parse_greeting(std::string_view bytes);
 
 // True when `bytes` is the greeting that encode_greeting makes.
 bool genuine(std::string_view bytes, const Greeting& greeting, const Authenticator& authenticator,
-             std::string_view from_nonce, std::string_view to_nonce);
+             const Ends& ends);
 
 }  // namespace tutti::transport::tcp

@@ -4,12 +4,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
 
+#include "transport/bootstrap/authentication.hpp"
+#include "transport/bootstrap/message.hpp"
 #include "transport/bootstrap/socket.hpp"
 
 namespace tutti::transport {
@@ -51,11 +55,14 @@ void in_threads(int count, const std::function<void(Rank)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
-void expect_exchange(const std::string& host, int size, const std::string& secret) {
+void expect_exchange(const std::string& host, int size, const std::string& secret,
+                     bool local_names = true) {
   Place place(host);
   if (!place.listener) GTEST_SKIP() << "no " << host << " here";
   in_threads(size, [&](Rank rank) {
-    Joined group = join(place.options(rank, size, secret));
+    BootstrapOptions options = place.options(rank, size, secret);
+    options.local_names = local_names;
+    Joined group = join(options);
     ASSERT_TRUE(group.ok()) << group.status().to_string();
     for (std::uint64_t round = 0; round < 3; ++round) {
       const auto blob = [&](int of) { return std::string(1000, static_cast<char>('a' + of)); };
@@ -74,7 +81,12 @@ TEST(Bootstrap, OneRankNeedsNobody) {
   EXPECT_EQ((*group)->exchange("me")->front(), "me");
 }
 
-TEST(Bootstrap, RanksMeetAndExchange) { expect_exchange("127.0.0.1", 5, "s3cret"); }
+TEST(Bootstrap, RanksMeetAndExchange) {
+  for (const int size : {1, 2, 3, 4, 9}) expect_exchange("127.0.0.1", size, "s3cret");
+}
+TEST(Bootstrap, RanksThatCannotFindEachOtherAreIntroduced) {
+  for (const int size : {2, 4, 9}) expect_exchange("127.0.0.1", size, "s3cret", false);
+}
 TEST(Bootstrap, RanksMeetOverIPv6) { expect_exchange("::1", 3, "s3cret"); }
 TEST(Bootstrap, LoopbackNeedsNoSecret) { expect_exchange("localhost", 2, ""); }
 
@@ -178,7 +190,109 @@ TEST(Bootstrap, ARankThatLeavesBetweenExchangesIsNamed) {
     const Status status = (*group)->exchange("second").status();
     EXPECT_EQ(status.code(), StatusCode::peer_lost);
     EXPECT_THAT(status.message(), HasSubstr("rank 2 hung up"));
+    EXPECT_EQ(status.culprit(), 2);
   });
+}
+
+TEST(Bootstrap, RankZeroIsNotTroubledByThoseWhoFindTheirParents) {
+  Place place;
+  in_threads(16, [&](Rank rank) {
+    Joined group = join(place.options(rank, 16));
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    EXPECT_EQ((*group)->counts().introductions, 0U);
+    EXPECT_LE((*group)->counts().connections, 4U);
+    EXPECT_TRUE((*group)->exchange("x").ok());
+  });
+}
+
+TEST(Bootstrap, BadNewsEndTheJoinForAll) {
+  Place place;
+  in_threads(4, [&](Rank rank) {
+    BootstrapOptions options = place.options(rank, 5);  // the fifth never comes
+    int asked = 0;
+    if (rank == 3) {
+      options.bad_news = [&] {
+        return ++asked < 5 ? Status() : Status(StatusCode::peer_lost, "rank 4 crashed", 4);
+      };
+    }
+    EXPECT_EQ(join(options).status(), Status(StatusCode::peer_lost, "rank 4 crashed", 4));
+  });
+}
+
+TEST(Bootstrap, BadNewsEndAnExchangeForAll) {
+  Place place;
+  std::atomic<int> ended = 0;
+  in_threads(4, [&](Rank rank) {
+    BootstrapOptions options = place.options(rank, 4);
+    std::atomic<bool> bad = false;
+    if (rank == 1) {
+      options.bad_news = [&] {
+        return bad ? Status(StatusCode::peer_lost, "rank 3 crashed", 3) : Status();
+      };
+    }
+    Joined group = join(options);
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    ASSERT_TRUE((*group)->exchange("first").ok());
+    bad = true;
+    // Rank 3 keeps its connections, and takes no part.
+    while (rank == 3 && ended < 3) std::this_thread::yield();
+    if (rank == 3) return;
+    EXPECT_EQ((*group)->exchange("second").status(),
+              Status(StatusCode::peer_lost, "rank 3 crashed", 3));
+    ++ended;
+  });
+}
+
+TEST(Bootstrap, TwoProcessesOfOneRankAreNamedToAll) {
+  Place place;
+  in_threads(4, [&](Rank which) {
+    const Rank rank = which == 3 ? 2 : which;
+    const Status status = join(place.options(rank, 4)).status();
+    EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("two processes were started as rank 2"));
+  });
+}
+
+// Some send nothing, some junk, some a hello; some hang up at once.
+void send_junk(const SocketAddress& address, int count, std::atomic<bool>& enough) {
+  std::vector<Socket> open;
+  const Hello hello{CallPurpose::attach, 1, 0, 4, "", std::string(kNonceBytes, 'j')};
+  const std::string words[] = {"", "GET / HTTP/1.1\r\n\r\n", std::string(300, '\xff'),
+                               encode_message(MessageKind::hello, encode_hello(hello))};
+  for (int i = 0; i < count && !enough; ++i) {
+    auto socket = start_connecting(address);
+    if (!socket.ok()) continue;
+    pollfd connected{socket->number(), POLLOUT, 0};
+    ::poll(&connected, 1, 1000);
+    const std::string& said = words[i % 4];
+    if (!said.empty())
+      static_cast<void>(::send(socket->number(), said.data(), said.size(), MSG_NOSIGNAL));
+    open.push_back(std::move(*socket));
+    if (open.size() > 200) open.erase(open.begin(), open.begin() + 100);
+  }
+}
+
+TEST(Bootstrap, TenThousandStrangersOnlyMoveACounter) {
+  Place place;
+  const SocketAddress address = local_address(place.listener).value();
+  constexpr int kStrangers = 10'000;
+  std::atomic<bool> enough = false;
+  std::size_t turned_away = 0;
+  std::thread strangers;
+  in_threads(4, [&](Rank rank) {
+    BootstrapOptions options = place.options(rank, 4);
+    // Two come once all the strangers have been there.
+    if (rank == 1) strangers = std::thread([&] { send_junk(address, kStrangers, enough); });
+    if (rank == 1) strangers.join();
+    options.local_names = rank != 1;
+    Joined group = join(options);
+    enough = true;
+    ASSERT_TRUE(group.ok()) << group.status().to_string();
+    EXPECT_EQ((*group)->exchange("x")->size(), 4U);
+    if (rank == 0) turned_away = (*group)->counts().turned_away;
+  });
+  std::printf("%zu of %d strangers turned away\n", turned_away, kStrangers);
+  EXPECT_GT(turned_away, static_cast<std::size_t>(kStrangers * 9 / 10));
 }
 
 TEST(Bootstrap, ImpossibleOptionsAreRefused) {

@@ -4,6 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <random>
+
+#include "transport/shm/doorman.hpp"
 #include "transport/shm/wire.hpp"
 
 namespace tutti::transport::shm {
@@ -18,17 +21,19 @@ TEST(AddressTest, RoundTrips) {
   EXPECT_EQ(parsed->pid, getpid());
   EXPECT_NE(make_address().token, address.token);
   EXPECT_EQ(make_address().host, address.host);
+  EXPECT_EQ(parsed->processes, address.processes);
 }
 
 TEST(AddressTest, RefusesNonsense) {
   const std::string token(32, 'a');
-  EXPECT_TRUE(Address::parse("shm1 host " + token + " 12").ok());
+  EXPECT_TRUE(Address::parse("shm2 host " + token + " 12 4").ok());
   for (const std::string& text :
-       {std::string(), std::string("shm1"), "shm2 host " + token + " 12", "shm1  " + token + " 12",
-        "shm1 host " + token, "shm1 host " + token + " x", "shm1 host " + token + " 12 more",
-        "shm1 host " + token + "a 12", "shm1 host " + token.substr(1) + "/ 12",
-        "shm1 " + std::string(1000, 'h') + " " + token + " 12",
-        "shm1 host " + token + " 99999999999999999999"})
+       {std::string(), std::string("shm2"), "shm1 host " + token + " 12 4",
+        "shm2  " + token + " 12 4", "shm2 host " + token, "shm2 host " + token + " 12",
+        "shm2 host " + token + " x 4", "shm2 host " + token + " 12 4 more",
+        "shm2 host " + token + "a 12 4", "shm2 host " + token.substr(1) + "/ 12 4",
+        "shm2 " + std::string(1000, 'h') + " " + token + " 12 4",
+        "shm2 host " + token + " 99999999999999999999 4"})
     EXPECT_EQ(Address::parse(text).status().code(), StatusCode::corrupt_data) << text;
 }
 
@@ -51,6 +56,87 @@ TEST(ProofTest, CoversEverythingThatIsSaid) {
   changed = message;
   changed.proof[31] ^= 1;
   EXPECT_FALSE(proven(changed, "listener", "secret"));
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kAttacks = 5'000;
+#else
+constexpr int kAttacks = 100'000;
+#endif
+
+std::vector<Address> four_addresses(char token) {
+  std::vector<Address> made;
+  for (int rank = 0; rank < 4; ++rank)
+    made.push_back({.host = "host",
+                    .token = std::string(32, static_cast<char>(token + rank)),
+                    .pid = 100 + rank,
+                    .processes = "4"});
+  return made;
+}
+
+Message hello_to(const std::vector<Address>& addresses, Rank from, Rank to,
+                 const std::string& secret = "s3cret", std::uint64_t context = 9) {
+  Message made{.kind = MessageKind::hello, .from = from, .context = context, .to = to};
+  made.proof = prove(made, addresses[static_cast<std::size_t>(to)].token, secret);
+  return made;
+}
+
+TEST(DoormanTest, NoFalseMessageComesInAndAGenuineOneOnlyOnce) {
+  std::mt19937 random(23);
+  const std::vector<Address> addresses = four_addresses('a');
+  Doorman doorman(2, 9, "s3cret", addresses);
+  const Message genuine = hello_to(addresses, 1, 2);
+  ASSERT_TRUE(doorman.admits(genuine, 101));
+  int accepted = 0;
+  for (int i = 0; i < kAttacks; ++i) {
+    Message message = hello_to(addresses, 3, 2);
+    pid_t process = 103;
+    switch (i % 9) {
+      case 0:  // replayed by the process itself
+        message = genuine;
+        process = 101;
+        break;
+      case 1:  // replayed by another one, before the genuine one came
+        process = 104;
+        break;
+      case 2:  // sent back to where it came from, or meant for another rank
+        message = hello_to(addresses, 2, static_cast<Rank>(random() % 4));
+        process = 102;
+        break;
+      case 3:
+        message = hello_to(addresses, 3, random() % 2 == 0 ? 0 : 1);
+        break;
+      case 4:  // of another communicator, or an earlier one
+        message = hello_to(random() % 2 == 0 ? four_addresses('k') : addresses, 3, 2, "s3cret", 8);
+        break;
+      case 5:
+        message = hello_to(four_addresses('k'), 3, 2);
+        break;
+      case 6:  // forged, also as if there were no secret
+        message = hello_to(addresses, 3, 2, random() % 2 == 0 ? "guess" : "");
+        break;
+      case 7:  // changed
+        reinterpret_cast<unsigned char*>(&message)[random() % sizeof message] ^=
+            static_cast<unsigned char>(1 << random() % 8);
+        break;
+      default:  // another kind, with and without its proof
+        message.kind = static_cast<MessageKind>(random() % 8);
+        if (message.kind == MessageKind::hello) message.kind = MessageKind::board;
+        if (random() % 2 == 0) message.proof = prove(message, addresses[2].token, "s3cret");
+    }
+    if (doorman.admits(message, process)) ++accepted;
+  }
+  std::printf("%d false first messages, %d accepted\n", kAttacks, accepted);
+  EXPECT_EQ(accepted, 0);
+  EXPECT_TRUE(doorman.admits(hello_to(addresses, 3, 2), 103));
+}
+
+TEST(DoormanTest, ProcessesOfOtherNamespacesCannotBeCompared) {
+  std::vector<Address> addresses = four_addresses('a');
+  addresses[1].processes = "5";
+  Doorman doorman(2, 9, "s3cret", addresses);
+  EXPECT_TRUE(doorman.admits(hello_to(addresses, 1, 2), 0));
+  EXPECT_FALSE(doorman.admits(hello_to(addresses, 3, 2), 0));
 }
 
 class SocketTest : public testing::Test {
@@ -98,6 +184,13 @@ TEST_F(SocketTest, CarriesMessagesAndFiles) {
   EXPECT_EQ(receive_message(far_).kind, Received::Kind::hang_up);
 }
 
+TEST_F(SocketTest, BothEndsSeeWhichProcessIsAtTheOther) {
+  const Address here = make_address();
+  EXPECT_TRUE(is_process(here, here, process_number_behind(near_)));
+  EXPECT_TRUE(is_process(here, here, process_number_behind(far_)));
+  EXPECT_FALSE(is_process(here, here, getppid()));
+}
+
 TEST_F(SocketTest, NonsenseIsRecognised) {
   const Message good{.kind = MessageKind::hello};
   ASSERT_GT(send(near_.number(), &good, sizeof good - 1, 0), 0);
@@ -107,7 +200,7 @@ TEST_F(SocketTest, NonsenseIsRecognised) {
   EXPECT_EQ(receive_message(far_).kind, Received::Kind::nonsense);
   for (const Message& bad : {Message{.magic = 1}, Message{.kind = static_cast<MessageKind>(0)},
                              Message{.kind = static_cast<MessageKind>(7)}, Message{.from = -1},
-                             Message{.channel = -1}}) {
+                             Message{.channel = -1}, Message{.to = -1}}) {
     ASSERT_TRUE(*send_message(near_, bad));
     EXPECT_EQ(receive_message(far_).kind, Received::Kind::nonsense);
   }

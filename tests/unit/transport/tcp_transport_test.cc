@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,7 +56,8 @@ struct Puppet {
     socket = start_connecting(parse_address("127.0.0.1", rank0_card.port).value()).value();
     const std::string greeting =
         tcp::encode_greeting({0, 1, 0, 0, tcp::Purpose::frames}, Authenticator(secret),
-                             std::string(kNonceBytes, 'p'), rank0_card.nonce);
+                             {std::string(kNonceBytes, 'p'), rank0_card.nonce,
+                              local_address(socket).value().identity()});
     say(greeting);
   }
   void say(std::string_view bytes) {
@@ -101,6 +103,45 @@ TEST(TcpTransport, FramesFromThePuppetArrive) {
   EXPECT_EQ(frame.tag, 42U);
   EXPECT_EQ(frame.payload.size(), 3U);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(frame.payload.data()) % 8, 0U);
+}
+
+// Heard on the wire, and said again from elsewhere before the first one was accepted.
+TEST(TcpTransport, AGreetingFromAnotherPlaceIsIgnored) {
+  Puppet puppet;
+  const Socket elsewhere =
+      start_connecting(parse_address("127.0.0.1", puppet.rank0_card.port).value()).value();
+  puppet.socket =
+      start_connecting(parse_address("127.0.0.1", puppet.rank0_card.port).value()).value();
+  puppet.say(tcp::encode_greeting({0, 1, 0, 0, tcp::Purpose::frames}, Authenticator("s3cret"),
+                                  {std::string(kNonceBytes, 'p'), puppet.rank0_card.nonce,
+                                   local_address(elsewhere).value().identity()}));
+  puppet.say_frame(0, 1, "");
+  Frame frame;
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+    ASSERT_FALSE(puppet.endpoint->peek(frame));
+  }
+  puppet.greet();
+  puppet.say_frame(0, 2, "");
+  ASSERT_TRUE(puppet.receives(frame));
+  EXPECT_EQ(frame.tag, 2U);
+}
+
+// What answers rank 0 says goodbye, or that a third rank is lost, without a proof.
+TEST(TcpTransport, LastWordsWithoutAProofAreNotBelieved) {
+  for (const std::uint32_t words : {tcp::kGoodbyeAlone, tcp::kGoodbyeFailed | 7U}) {
+    Puppet puppet;
+    std::string false_words = tcp::encode_last_words(words, "guess");
+    SocketAddress origin;
+    pollfd waiting{puppet.listener.number(), POLLIN, 0};
+    ASSERT_EQ(::poll(&waiting, 1, 10'000), 1);
+    puppet.socket = accept_from(puppet.listener, origin);
+    puppet.say(false_words);
+    const Status status = puppet.failure();
+    EXPECT_EQ(status.code(), StatusCode::peer_lost);
+    EXPECT_EQ(status.culprit(), 1) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 cannot be reached"));
+  }
 }
 
 TEST(TcpTransport, AFrameThatIsTooLongIsCorruptData) {
