@@ -49,6 +49,8 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
           {parts_.members.job, parts_.members.context, rank(), size(), transport_->traits().name}) {
   if (parts_.config.check == base::CheckChoice::strict && size() > 1)
     strict_ = std::make_unique<StrictCheck>(rank(), size());
+  if (parts_.members.board)
+    executor_->explain_with([this](Status seen) { return explain(std::move(seen)); });
   begin_driving(*this);
 }
 
@@ -344,6 +346,16 @@ bool CommunicatorState::drive_membership() {
   return membership_->advance();
 }
 
+// Who hung up may have done so because another rank was killed, and the launcher knows which.
+Status CommunicatorState::explain(Status seen) const {
+  if (seen.code() != StatusCode::peer_lost) return seen;
+  const auto blamed = parts_.members.board->ending(parts_.members.job_rank(seen.culprit()));
+  if (blamed && blamed->signal != 0) return seen;
+  const Status known = find_ended(parts_.members, true);
+  if (known.ok()) return seen;
+  return known.with_context(seen.message());
+}
+
 // What is said neither by data nor by the end of a connection.
 void CommunicatorState::hear() {
   Status news = find_ended(parts_.members, true);
@@ -438,7 +450,11 @@ Status CommunicatorState::wait(WorkState& work) {
 // the work ends the sleep.
 void CommunicatorState::sleep() {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) transport_->sleep(Waiter::kSleepUs);
+  if (!lock.owns_lock()) return;
+  transport_->sleep(Waiter::kSleepUs);
+  // That was long compared with a poll: look at everything next.
+  idle_polls_ = parts_.patience.idle_polls;
+  idle_rounds_ = parts_.patience.idle_rounds;
 }
 
 // Whoever drives sees the flag; when nobody does, it is done here.

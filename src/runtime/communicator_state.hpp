@@ -165,6 +165,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void submit(WorkState& work, int rounds);
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
+  Status explain(Status seen) const;
   bool drive_membership();
   void hear();
   bool conclude(bool moved);

@@ -220,7 +220,7 @@ Status Executor::connect() {
 
 void Executor::fail(Status status) {
   if (!status_.ok()) return;
-  status_ = std::move(status);
+  status_ = explain_ ? explain_(std::move(status)) : std::move(status);
   interrupted_ = !finished_;
   const std::uint64_t word = encode(Notice::of(status_));
   for (const Stream& s : streams_)

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,6 +69,9 @@ class Executor {
 
   // Ends the call, and every later one, with `status`, and tells all connected peers.
   void fail(Status status);
+
+  // Asked about every failure before it counts, by someone who may know more.
+  void explain_with(std::function<Status(Status)> explain) { explain_ = std::move(explain); }
 
   // After a failure: takes the memory of the call away from peers that do not know of it yet, or
   // that stand still and may wake up at any time. To be done before the failure is returned.
@@ -220,6 +224,7 @@ class Executor {
   const std::size_t frame_bytes_max_;
   Status status_;
   bool finished_ = true;
+  std::function<Status(Status)> explain_;
   bool interrupted_ = false;  // the call failed under way
 
   Call call_;

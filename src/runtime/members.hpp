@@ -30,7 +30,8 @@ struct Members {
   std::vector<Rank> job_ranks;                      // on the board; empty: as here
 
   Rank job_rank(Rank r) const {
-    return job_ranks.empty() ? r : job_ranks[static_cast<std::size_t>(r)];
+    if (job_ranks.empty() || r < 0) return r;
+    return job_ranks[static_cast<std::size_t>(r)];
   }
   // Those that pass on to a smaller set, by their ranks here.
   void choose_job_ranks(const Members& from, const std::vector<Rank>& ranks);

@@ -34,7 +34,7 @@ using tutti::Status;
 
 constexpr int kRanksMax = 16;
 constexpr float kUntouched = -77;
-constexpr std::size_t kSharedCount = std::size_t{300'001} * kRanksMax;
+constexpr std::size_t kBlockMax = 300'001;  // elements
 
 // What campaign.py reads, field by field.
 struct Note {
@@ -104,8 +104,12 @@ void die_later(Note& note, int after_us) {
 
 class Target {
  public:
-  Target(const Options& options, Rank rank, Note* notes)
-      : options_(options), rank_(rank), notes_(notes), mine_(notes[rank]) {}
+  Target(const Options& options, Rank rank, std::size_t ranks, Note* notes)
+      : options_(options),
+        buffer_count_(kBlockMax * ranks),
+        rank_(rank),
+        notes_(notes),
+        mine_(notes[rank]) {}
 
   void run() {
     mine_.files_before = open_descriptors();
@@ -142,7 +146,7 @@ class Target {
   // Memory that was the call's is the program's again; the rank that stood still wakes up.
   void reuse_memory(int ranks) {
     if (rank_ == options_.first) return;
-    const std::size_t count = kSharedCount;
+    const std::size_t count = buffer_count_;
     for (float* memory : shared_)
       if (memory != nullptr) std::fill_n(memory, count, kUntouched);
     if (rank_ == (options_.first + 1) % ranks) {
@@ -183,7 +187,7 @@ class Target {
 
   Status reduce_shared(Communicator& comm) {
     float* in = buffer(~0ULL, 0, 0);
-    return comm.all_reduce(in, buffer(~0ULL, 1, 0), kSharedCount, tutti::DataType::float32,
+    return comm.all_reduce(in, buffer(~0ULL, 1, 0), buffer_count_, tutti::DataType::float32,
                            ReduceOp::sum);
   }
 
@@ -277,9 +281,9 @@ class Target {
 
   float* buffer(std::uint64_t dice, std::size_t which, std::size_t count) {
     if (owned_.empty())
-      for (int i = 0; i < 2; ++i) owned_.emplace_back(kSharedCount);
+      for (int i = 0; i < 2; ++i) owned_.emplace_back(buffer_count_);
     if (shared_[which] == nullptr)
-      shared_[which] = static_cast<float*>(tutti::allocate(kSharedCount * sizeof(float)));
+      shared_[which] = static_cast<float*>(tutti::allocate(buffer_count_ * sizeof(float)));
     static_cast<void>(count);
     return (dice >> 20 & 1) != 0 ? shared_[which] : owned_[which].data();
   }
@@ -309,6 +313,7 @@ class Target {
   }
 
   const Options& options_;
+  const std::size_t buffer_count_;
   Rank rank_;
   Note* notes_;
   Note& mine_;
@@ -331,11 +336,13 @@ int main(int argc, char** argv) {
                         std::atoi(argv[5]),
                         std::atoi(argv[7])};
   const char* rank = std::getenv("RANK");
+  const char* size = std::getenv("WORLD_SIZE");
   const int file = open(argv[1], O_RDWR | O_CLOEXEC);
   void* memory =
       mmap(nullptr, sizeof(Note) * kRanksMax, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (rank == nullptr || file < 0 || memory == MAP_FAILED) return 2;
+  if (rank == nullptr || size == nullptr || file < 0 || memory == MAP_FAILED) return 2;
   close(file);
-  Target(options, std::atoi(rank), static_cast<Note*>(memory)).run();
+  const auto ranks = static_cast<std::size_t>(std::atoi(size));
+  Target(options, std::atoi(rank), ranks, static_cast<Note*>(memory)).run();
   return 0;
 }

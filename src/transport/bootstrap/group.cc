@@ -24,9 +24,9 @@ namespace {
 constexpr std::size_t kReadBytes = 64 * 1024;
 constexpr std::int64_t kTickMs = 100;
 constexpr std::int64_t kBadNewsMs = 20;
-constexpr std::int64_t kFarewellMs = 800;  // to tell the others why it failed
+constexpr std::int64_t kFarewellMs = 800;      // to tell the others why it failed
 constexpr std::int64_t kShortFarewellMs = 20;  // where they have other sources
-constexpr std::int64_t kCallMs = 3000;     // for a connection to come about
+constexpr std::int64_t kCallMs = 3000;         // for a connection to come about
 constexpr int kAcceptedPerTurn = 256;
 
 // How long a parent is looked for on this host only. Where rank 0's address is of this host, all

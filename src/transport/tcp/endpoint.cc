@@ -25,8 +25,8 @@ Introduce TcpEndpoint::introduce(Purpose purpose) const {
 
 Status TcpEndpoint::attach_frames(Socket socket, std::string last_words_key) {
   if (frames_in_.attached()) return Status();  // a second one is not the peer's: drop it
-  TUTTI_TRY(frames_in_.attach(std::move(socket), std::move(last_words_key), mesh_.receive_ring_bytes(),
-                              mesh_.options().frame_bytes_max));
+  TUTTI_TRY(frames_in_.attach(std::move(socket), std::move(last_words_key),
+                              mesh_.receive_ring_bytes(), mesh_.options().frame_bytes_max));
   return mesh_.poller().watch(frames_in_.socket(), Watched::frames_in, number_);
 }
 
