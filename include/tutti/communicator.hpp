@@ -29,12 +29,18 @@ class WorkState;
 struct CommunicatorOptions {
   std::string
       transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
-  std::string algorithm;                 // force an algorithm by name; empty: the planner chooses
-  std::string lowering;                  // "auto" (or empty), "direct", "staged"
-  int channels = 0;                      // 0: the planner chooses
-  std::size_t slice_bytes = 0;           // 0: the planner chooses
-  std::optional<bool> checksums;         // on every frame; empty: TUTTI_CHECKSUMS (off)
-  std::chrono::milliseconds timeout{0};  // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
+  std::string algorithm;  // force an algorithm by name; empty: the planner chooses
+  std::string lowering;   // "auto" (or empty), "direct", "staged"
+  // "any" (or empty): the planner may add in whatever order is quickest. "rank_tree": reductions
+  // add along one tree over the ranks' numbers, whose left part is the largest power of two below,
+  // and round 16- and 8-bit floats once at the end. Then the bits do not depend on algorithm,
+  // transport, chunks, channels or lowering, and of 32- and 64-bit types not on reducing within
+  // groups of 2^k neighbours first. Empty: TUTTI_REDUCE_ORDER decides.
+  std::string reduce_order;
+  int channels = 0;                            // 0: the planner chooses
+  std::size_t slice_bytes = 0;                 // 0: the planner chooses
+  std::optional<bool> checksums;               // on every frame; empty: TUTTI_CHECKSUMS (off)
+  std::chrono::milliseconds timeout{0};        // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
   std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
 };
 

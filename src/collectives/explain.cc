@@ -124,6 +124,9 @@ std::string to_text(const Explanation& explanation) {
     if (line != last) text += line;
     last = line;
   }
+  if (is_reduction(query.collective) && query.form != ReductionForm::any)
+    text += fmt::format("\nreduce_order=rank_tree leaves {} of {} candidates\n", possible,
+                        explanation.candidates.size());
   text += fmt::format("\nchoice: {}\n", reason(explanation));
   const double bound = explanation.bound_us();
   text += "\nlower bounds\n";

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -62,13 +63,13 @@ class Ends {
     for (const LoweredProgram& program : world)
       for (std::size_t s = 0; s < program.steps.size(); ++s) {
         const Place place{program.rank, static_cast<int>(s)};
-        for (const LoweredOperand& d : program.steps[s].destinations)
-          if (is_message(d)) sender_[key(program, d, true)] = place;
-        for (const LoweredOperand& o : program.steps[s].sources) {
-          if (!is_message(o)) continue;
-          receiver_[key(program, o, false)] = place;
-          if (o.direct == DirectForm::push) pushed_.insert(key(program, o, false));
+        for (const LoweredOperand& d : program.steps[s].destinations) {
+          if (!is_message(d)) continue;
+          sender_[key(program, d, true)] = place;
+          travels_[key(program, d, true)] = {d.direct, d.buffer};
         }
+        for (const LoweredOperand& o : program.steps[s].sources)
+          if (is_message(o)) receiver_[key(program, o, false)] = place;
       }
   }
 
@@ -87,19 +88,16 @@ class Ends {
       if (!dependency.fused) found.push_back({program.rank, dependency.step});
     for (const LoweredOperand& source : step.sources) {
       if (!is_message(source)) continue;
-      Key message = key(program, source, false);
+      const Key message = key(program, source, false);
       found.push_back(sender_.at(message));
-      // Messages that are never pushed are taken in order among themselves.
+      // A push is granted in order, but waits for nothing when it is read.
       if (source.direct == DirectForm::push) continue;
-      do {
-        --std::get<2>(message);
-      } while (pushed_.count(message) > 0);
-      if (std::get<2>(message) >= 0) found.push_back(receiver_.at(message));
+      if (const auto earlier = alike_before(message)) found.push_back(receiver_.at(*earlier));
     }
     for (const LoweredOperand& destination : step.destinations) {
       if (!is_message(destination)) continue;
-      Key message = key(program, destination, true);
-      if (--std::get<2>(message) >= 0) found.push_back(sender_.at(message));
+      if (const auto earlier = alike_before(key(program, destination, true)))
+        found.push_back(sender_.at(*earlier));
     }
     return found;
   }
@@ -113,9 +111,20 @@ class Ends {
                 : Key{peer, program.rank, operand.ordinal};
   }
 
+  // The latest earlier message of the stream that travels as this one does in every call: only
+  // those are sent and taken in order.
+  std::optional<Key> alike_before(const Key& message) const {
+    Key earlier = message;
+    while (--std::get<2>(earlier) >= 0)
+      if (const auto known = travels_.find(earlier);
+          known != travels_.end() && known->second == travels_.at(message))
+        return earlier;
+    return std::nullopt;
+  }
+
   std::map<Key, Place> sender_;
   std::map<Key, Place> receiver_;
-  std::set<Key> pushed_;
+  std::map<Key, std::pair<DirectForm, Buffer>> travels_;  // and what is touched when direct
 };
 
 // All executions that are over when the step at `start` executes.

@@ -119,7 +119,8 @@ struct Entry {
   Schedule schedule;
   std::array<std::optional<PriceTable>, 2> prices;  // staged, direct
   std::string not_priced;
-  std::map<Rank, std::shared_ptr<const LoweredProgram>> programs;
+  std::optional<ExpressionProof> expression;
+  std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> programs;  // or ordered
 };
 
 // A candidate before it is told to people.
@@ -134,9 +135,30 @@ struct Choice {
 };
 
 using ShapeKey = std::pair<Collective, Rank>;
-using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, bool, Rank>;
+using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, Rank>;
+
+// The form that matters: only reductions have one.
+ReductionForm form_of(const PlanQuery& query) {
+  return is_reduction(query.collective) ? query.form : ReductionForm::any;
+}
+
+// Why the schedule may not serve under the order that the query asks for; empty when it may.
+std::string out_of_order(Entry& entry, const PlanQuery& query) {
+  const ReductionForm form = form_of(query);
+  if (form == ReductionForm::any || !entry.not_possible.empty()) return {};
+  if (!entry.expression) entry.expression = prove_expressions(entry.schedule);
+  if (entry.expression->form >= form) return {};
+  const bool direct = entry.algorithm->name == "direct";
+  return fmt::format("{}, which reduce_order=rank_tree forbids for {}{}", entry.expression->reason,
+                     to_string(query.type), direct ? "" : "; use direct");
+}
 
 }  // namespace
+
+ReductionForm rank_tree_form(DataType type) {
+  if (!is_floating(type)) return ReductionForm::any;
+  return size_of(type) >= sizeof(float) ? ReductionForm::tree : ReductionForm::one_pass;
+}
 
 struct Planner::State {
   State(Topology t, std::vector<VertexId> p, PlannerOptions o)
@@ -165,10 +187,11 @@ struct Planner::State {
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;
   Choice settle(Entry& entry, bool direct, const PlanQuery& query);
+  void add_choices(Entry& entry, bool forced, const PlanQuery& query, std::vector<Choice>& found);
   Result<std::vector<Choice>> choices(const PlanQuery& query);
   std::string limit(const Choice& choice) const;
   Candidate tell(const Choice& choice) const;
-  std::shared_ptr<const Plan> make_plan(const Choice& choice, Rank rank) const;
+  std::shared_ptr<const Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
 };
 
 Status Planner::State::check(const PlanQuery& query) const {
@@ -303,41 +326,55 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   return best;
 }
 
-// Every algorithm in every lowering that can do something for it; cheapest first, then those that
-// are not priced, then the impossible ones.
+// One algorithm in every lowering that can do something for it.
+void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& query,
+                                 std::vector<Choice>& found) {
+  const std::string disorder = out_of_order(entry, query);
+  for (const bool direct : {false, true}) {
+    if (query.varied ? direct : !tries(direct)) continue;
+    const std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
+    if (direct && options.lowering == Lowering::automatic && prices &&
+        !prices->graph().any_direct())
+      continue;  // the same as staged, but exchanging addresses for nothing
+    if (direct && options.lowering == Lowering::automatic &&
+        query.count * size_of(query.type) < options.direct_bytes_min)
+      continue;
+    found.push_back(settle(entry, direct, query));
+    Choice& choice = found.back();
+    if (choice.not_possible.empty()) choice.not_possible = disorder;
+    if (!forced && choice.not_possible.empty()) choice.not_possible = entry.not_priced;
+  }
+}
+
+// Cheapest first, then those that are not priced, then the impossible ones.
 Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
   TUTTI_TRY(check(query));
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
   TUTTI_TRY(entries);
   std::vector<Choice> found;
-  for (const std::unique_ptr<Entry>& entry : **entries) {
-    const bool forced = (*entries)->size() == 1;
-    for (const bool direct : {false, true}) {
-      if (query.varied ? direct : !tries(direct)) continue;
-      const std::optional<PriceTable>& prices = entry->prices[direct ? 1 : 0];
-      if (direct && options.lowering == Lowering::automatic && prices &&
-          !prices->graph().any_direct())
-        continue;  // the same as staged, but exchanging addresses for nothing
-      if (direct && options.lowering == Lowering::automatic &&
-          query.count * size_of(query.type) < options.direct_bytes_min)
-        continue;
-      found.push_back(settle(*entry, direct, query));
-      if (!forced && found.back().not_possible.empty())
-        found.back().not_possible = entry->not_priced;
-    }
-  }
-  std::stable_sort(found.begin(), found.end(), [](const Choice& x, const Choice& y) {
-    if (x.not_possible.empty() != y.not_possible.empty()) return x.not_possible.empty();
-    return x.not_possible.empty() && x.time_ns < y.time_ns;
+  for (const std::unique_ptr<Entry>& entry : **entries)
+    add_choices(*entry, (*entries)->size() == 1, query, found);
+  const auto possible = [](const Choice& choice) { return choice.not_possible.empty(); };
+  // Where the order of a reduction leaves nothing that is priced, what is not priced must do.
+  if (form_of(query) != ReductionForm::any && std::none_of(found.begin(), found.end(), possible))
+    for (Choice& choice : found)
+      if (choice.not_possible == choice.entry->not_priced) choice.not_possible.clear();
+  std::stable_sort(found.begin(), found.end(), [&](const Choice& x, const Choice& y) {
+    if (possible(x) != possible(y)) return possible(x);
+    return possible(x) && x.time_ns < y.time_ns;
   });
   return found;
 }
 
-std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, Rank rank) const {
+std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool ordered,
+                                                      Rank rank) const {
   Entry& entry = *choice.entry;
-  std::shared_ptr<const LoweredProgram>& program = entry.programs[rank];
-  if (program == nullptr)
-    program = std::make_shared<const LoweredProgram>(lower(entry.schedule, rank));
+  std::shared_ptr<const LoweredProgram>& program = entry.programs[{rank, ordered}];
+  if (program == nullptr) {
+    LoweredProgram lowered = lower(entry.schedule, rank);
+    if (ordered) lowered = in_rank_order(std::move(lowered));
+    program = std::make_shared<const LoweredProgram>(std::move(lowered));
+  }
   auto plan = std::make_shared<Plan>();
   plan->algorithm = entry.algorithm->name;
   plan->settings = choice.settings;
@@ -383,7 +420,8 @@ int Planner::ranks() const { return state_->ranks(); }
 
 Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank rank) {
   TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
-  const PlanKey key{query.collective, query.root, query.count, query.type, query.varied, rank};
+  const PlanKey key{query.collective, query.root,     query.count, query.type,
+                    query.varied,     form_of(query), rank};
   const auto known = state_->plans.find(key);
   if (known != state_->plans.end()) return known->second;
   const Result<std::vector<Choice>> choices = state_->choices(query);
@@ -393,8 +431,9 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
     return Status(StatusCode::unsupported,
                   fmt::format("{} by {}: {}", to_string(query.collective),
                               best.entry->algorithm->name, best.not_possible));
+  const bool ordered = form_of(query) != ReductionForm::any;
   if (state_->plans.size() >= kPlansMax) state_->plans.clear();
-  return state_->plans.emplace(key, state_->make_plan(best, rank)).first->second;
+  return state_->plans.emplace(key, state_->make_plan(best, ordered, rank)).first->second;
 }
 
 Result<Explanation> Planner::explain(const PlanQuery& query) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "collectives/plan.hpp"
+#include "collectives/verifier_expression.hpp"
 #include "tutti/schedule.hpp"
 #include "tutti/topology.hpp"
 
@@ -49,7 +50,14 @@ struct PlanQuery {
   // Blocks differ in size; `count` is what they have on average. Only for schedules that never cut
   // a block or set one aside, staged and on one channel, because no rank knows all addresses.
   bool varied = false;
+  // Of a reduction: only schedules that are proved to have at least this form. With more than `any`
+  // the plan's program is an ordered one.
+  ReductionForm form = ReductionForm::any;
 };
+
+// What reduce_order=rank_tree asks of the schedules that reduce this type: nothing where every
+// order gives the same bits; of floats that would be rounded between steps, that there are none.
+ReductionForm rank_tree_form(DataType type);
 
 // One way of doing a call, with what it is predicted to cost.
 struct Candidate {

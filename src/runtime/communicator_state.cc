@@ -118,6 +118,12 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
   return plan;
 }
 
+collectives::ReductionForm CommunicatorState::form_of(Collective collective, DataType type) const {
+  const bool ordered = parts_.config.reduce_order == base::ReduceOrder::rank_tree;
+  if (!ordered || !is_reduction(collective)) return collectives::ReductionForm::any;
+  return collectives::rank_tree_form(type);
+}
+
 // Lifetime  of what is returned: until the next call of the same collective asks.
 Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
@@ -138,7 +144,8 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
     count /= static_cast<std::size_t>(size());
   if (!memo.plan || memo.count != count || memo.type != r.type || memo.root != r.root ||
       memo.varied != varied) {
-    auto plan = parts_.planner->plan({r.collective, count, r.type, r.root, varied}, rank());
+    auto plan = parts_.planner->plan(
+        {r.collective, count, r.type, r.root, varied, form_of(r.collective, r.type)}, rank());
     if (!plan.ok()) return plan.status();
     memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied};
   }
@@ -326,7 +333,8 @@ bool CommunicatorState::test(WorkState& work) {
 
 Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t count,
                                               DataType type, Rank root) {
-  const collectives::PlanQuery query{collective, count, type, root};
+  const collectives::PlanQuery query{collective, count, type,
+                                     root,       false, form_of(collective, type)};
   auto plan = parts_.planner->plan(query, rank());
   if (!plan.ok()) return plan.status();
   auto explanation = parts_.planner->explain(query);

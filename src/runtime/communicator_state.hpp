@@ -115,6 +115,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
+  collectives::ReductionForm form_of(Collective collective, DataType type) const;
   Result<const collectives::Plan*> plan_for(const Request& request);
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;

@@ -290,7 +290,7 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   const bool divides = step.finish && call_.signature.op == ReduceOp::avg;
   kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
                    destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
-                   stores});
+                   stores, program_->lowered().ordered});
 }
 
 // Point 5.

@@ -51,6 +51,7 @@ int bruck_all_to_all_scratch(int ranks);  // blocks
 // ---- binomial.cc ----
 void tell_binomial_broadcast(Builder& b, int group);
 void tell_binomial_reduce(Builder& b, int group);
+void tell_binomial_all_reduce(Builder& b, int group);
 void tell_binomial_gather(Builder& b, int group);
 void tell_binomial_scatter(Builder& b, int group);
 

@@ -94,19 +94,20 @@ void tell_halving_doubling_all_reduce(Builder& b, int) {
              {ranged(Buffer::output, everything)});
     current = Buffer::output;
   }
+  // Neighbours first: they exchange the most, and partial sums are those of the canonical tree.
   Range mine = everything;
-  for (int distance = fold.core / 2; distance >= 1; distance /= 2) {
+  for (int distance = 1; distance < fold.core; distance *= 2) {
     const int partner = b.rank() ^ distance;
     b.send(partner, ranged(current, kept_half(mine, partner, distance)));
     mine = kept_half(mine, b.rank(), distance);
     const std::vector<Operand> sources = {ranged(current, mine), Builder::from(partner)};
-    if (distance == 1)
+    if (distance * 2 == fold.core)
       b.finish(sources, {ranged(Buffer::output, mine)});
     else
       b.reduce(sources, {ranged(Buffer::output, mine)});
     current = Buffer::output;
   }
-  for (int distance = 1; distance < fold.core; distance *= 2) {
+  for (int distance = fold.core / 2; distance >= 1; distance /= 2) {
     const int partner = b.rank() ^ distance;
     const int side = (b.rank() & distance) ? -1 : 1;
     const Range theirs{mine.begin + side * mine.count, mine.count};

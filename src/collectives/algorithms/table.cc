@@ -108,6 +108,8 @@ constexpr Algorithm kTable[] = {
      "recursive doubling: the fewest messages, for small data"},
     {"halving_doubling", Collective::all_reduce, halving_doubling, tell_halving_doubling_all_reduce,
      "recursive halving, then doubling: logarithmic latency, optimal bandwidth"},
+    {"binomial", Collective::all_reduce, whole<Collective::all_reduce>, tell_binomial_all_reduce,
+     "up and down a binomial tree: few messages, for small data in the order of ranks"},
     {"hierarchical", Collective::all_reduce, two_levels<Collective::all_reduce>,
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 
