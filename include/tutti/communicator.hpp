@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tutti/numeric.hpp"
+#include "tutti/reduction.hpp"
 #include "tutti/types.hpp"
 
 #pragma GCC visibility push(default)
@@ -140,17 +141,18 @@ class Communicator {
 
   // ---- Collectives on raw memory. The typed forms below are what most programs use. ----
 
-  Status all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op);
+  Status all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                    const Reduction& op);
   // input: count elements; output: size() * count elements.
   Status all_gather(const void* input, void* output, std::size_t count, DataType type);
   // input: size() * count elements; output: count elements.
   Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                        ReduceOp op);
+                        const Reduction& op);
   // input is read on the root only; output is written on every rank (also the root).
   Status broadcast(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // output is written on the root only.
-  Status reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                Rank root);
+  Status reduce(const void* input, void* output, std::size_t count, DataType type,
+                const Reduction& op, Rank root);
   // input: count elements; output, on the root only: size() * count elements in the order of ranks.
   Status gather(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // input, on the root only: size() * count elements, block p for rank p; output: count elements.
@@ -164,7 +166,7 @@ class Communicator {
   Status all_gather_v(const void* input, void* output, const BlockLayout& blocks, DataType type);
   // Block p of the input is reduced for rank p; output: blocks.counts[rank()] elements.
   Status reduce_scatter_v(const void* input, void* output, const BlockLayout& blocks, DataType type,
-                          ReduceOp op);
+                          const Reduction& op);
   // Block p of the input goes to rank p, block p of the output comes from it: what rank a sends to
   // b must be as long as what b receives from a.
   // Errors  mismatch, on this or the next call, where it is not.
@@ -188,14 +190,14 @@ class Communicator {
 
   // The same, started and not waited for. Buffers must stay alive until the Work is complete.
   Result<Work> all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
-                                ReduceOp op);
+                                const Reduction& op);
   Result<Work> all_gather_async(const void* input, void* output, std::size_t count, DataType type);
   Result<Work> reduce_scatter_async(const void* input, void* output, std::size_t count,
-                                    DataType type, ReduceOp op);
+                                    DataType type, const Reduction& op);
   Result<Work> broadcast_async(const void* input, void* output, std::size_t count, DataType type,
                                Rank root);
   Result<Work> reduce_async(const void* input, void* output, std::size_t count, DataType type,
-                            ReduceOp op, Rank root);
+                            const Reduction& op, Rank root);
   Result<Work> gather_async(const void* input, void* output, std::size_t count, DataType type,
                             Rank root);
   Result<Work> scatter_async(const void* input, void* output, std::size_t count, DataType type,
@@ -204,7 +206,7 @@ class Communicator {
   Result<Work> all_gather_v_async(const void* input, void* output, const BlockLayout& blocks,
                                   DataType type);
   Result<Work> reduce_scatter_v_async(const void* input, void* output, const BlockLayout& blocks,
-                                      DataType type, ReduceOp op);
+                                      DataType type, const Reduction& op);
   Result<Work> all_to_all_v_async(const void* input, const BlockLayout& sent, void* output,
                                   const BlockLayout& received, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
@@ -216,11 +218,11 @@ class Communicator {
 
   // In place.
   template <typename T>
-  Status all_reduce(std::span<T> data, ReduceOp op) {
+  Status all_reduce(std::span<T> data, const Reduction& op) {
     return all_reduce(data.data(), data.data(), data.size(), data_type_of<T>(), op);
   }
   template <typename T>
-  Status all_reduce(std::span<const T> input, std::span<T> output, ReduceOp op) {
+  Status all_reduce(std::span<const T> input, std::span<T> output, const Reduction& op) {
     if (input.size() != output.size()) return size_error("all_reduce", input.size(), output.size());
     return all_reduce(input.data(), output.data(), input.size(), data_type_of<T>(), op);
   }
@@ -237,7 +239,7 @@ class Communicator {
   }
   // Requires  input.size() == size() * output.size().
   template <typename T>
-  Status reduce_scatter(std::span<const T> input, std::span<T> output, ReduceOp op) {
+  Status reduce_scatter(std::span<const T> input, std::span<T> output, const Reduction& op) {
     if (input.size() != output.size() * static_cast<std::size_t>(size()))
       return size_error("reduce_scatter", input.size(), output.size());
     return reduce_scatter(input.data(), output.data(), output.size(), data_type_of<T>(), op);

@@ -135,7 +135,8 @@ struct Choice {
 };
 
 using ShapeKey = std::pair<Collective, Rank>;
-using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, Rank>;
+using PlanKey =
+    std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
 
 // The form that matters: only reductions have one.
 ReductionForm form_of(const PlanQuery& query) {
@@ -293,7 +294,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   best.settings.direct = direct;
   if (!best.not_possible.empty()) return best;
   std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
-  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  const auto bytes = static_cast<double>(query.bytes());
   const ScheduleShape& shape = entry.schedule.shape;
   if (query.varied && (shape.chunks > 1 || shape.scratch_blocks > 0)) {
     best.not_possible = "needs blocks of equal size; use ring, direct or pairwise";
@@ -304,7 +305,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   for (const int channels : query.varied ? one : channel_choices()) {
     for (const std::size_t slice_bytes : slice_choices()) {
       const std::size_t slices =
-          slices_needed(shape, query.count, size_of(query.type), channels, slice_bytes);
+          slices_needed(shape, query.values(), query.value_bytes(), channels, slice_bytes);
       if (slices == 0) continue;
       Choice choice{&entry, {channels, slice_bytes, direct}, 0, {}, 0, slices, {}};
       choice.slices *= static_cast<std::size_t>(channels);
@@ -320,9 +321,9 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
     }
   }
   if (!found)
-    best.not_possible =
-        fmt::format("slices of {} bytes cannot hold {} chunks of {} in one message",
-                    slice_choices().front(), shape.message_chunks_max, to_string(query.type));
+    best.not_possible = fmt::format(
+        "slices of {} bytes cannot hold {} chunks of {} x {} in one message",
+        slice_choices().front(), shape.message_chunks_max, query.width, to_string(query.type));
   return best;
 }
 
@@ -337,7 +338,7 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
         !prices->graph().any_direct())
       continue;  // the same as staged, but exchanging addresses for nothing
     if (direct && options.lowering == Lowering::automatic &&
-        query.count * size_of(query.type) < options.direct_bytes_min)
+        query.bytes() < options.direct_bytes_min)
       continue;
     found.push_back(settle(entry, direct, query));
     Choice& choice = found.back();
@@ -421,7 +422,7 @@ int Planner::ranks() const { return state_->ranks(); }
 Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank rank) {
   TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
   const PlanKey key{query.collective, query.root,     query.count, query.type,
-                    query.varied,     form_of(query), rank};
+                    query.varied,     form_of(query), query.width, rank};
   const auto known = state_->plans.find(key);
   if (known != state_->plans.end()) return known->second;
   const Result<std::vector<Choice>> choices = state_->choices(query);
@@ -451,7 +452,7 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
     state_->bounds.emplace(key, std::move(*bounds));
   }
   const Bounds& bounds = state_->bounds.at(key);
-  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  const auto bytes = static_cast<double>(query.bytes());
   explanation.latency_bound_us = bounds.latency_ns / 1000;
   explanation.bandwidth_bound_us = bounds.link_ns_per_byte * bytes / 1000;
   explanation.memory_bound_us = bounds.memory_ns_per_byte * bytes / 1000;

@@ -53,6 +53,11 @@ struct PlanQuery {
   // Of a reduction: only schedules that are proved to have at least this form. With more than `any`
   // the plan's program is an ordered one.
   ReductionForm form = ReductionForm::any;
+  std::size_t width = 1;  // so many elements are never cut apart
+
+  std::size_t value_bytes() const { return size_of(type) * width; }
+  std::size_t values() const { return count / width; }
+  std::size_t bytes() const { return count * size_of(type); }
 };
 
 // What reduce_order=rank_tree asks of the schedules that reduce this type: nothing where every

@@ -41,10 +41,12 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
 CommunicatorState::~CommunicatorState() {
   end_driving(*this);
   static_cast<void>(close());
-  executor_.reset();  // before the transport that it uses
+  executor_.reset();  // before the transport that they use
+  scaled_.reset();
 }
 
 Status CommunicatorState::check(const Request& r) const {
+  if (r.special != nullptr) TUTTI_TRY(check_special(r));
   if (r.blocks != nullptr) return Status();  // checked when they were laid out
   const auto name = to_string(r.collective);
   auto bad = [&](const std::string& text) {
@@ -142,12 +144,18 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
     count = kGuessedBlockBytes / size_of(r.type);
   else if (varied)
     count /= static_cast<std::size_t>(size());
+  const std::size_t width = r.special != nullptr ? (*r.special)->width : 0;
   if (!memo.plan || memo.count != count || memo.type != r.type || memo.root != r.root ||
-      memo.varied != varied) {
-    auto plan = parts_.planner->plan(
-        {r.collective, count, r.type, r.root, varied, form_of(r.collective, r.type)}, rank());
+      memo.varied != varied || memo.width != width) {
+    collectives::PlanQuery query{r.collective, count,  r.type,
+                                 r.root,       varied, form_of(r.collective, r.type)};
+    if (width > 0) {
+      query.form = collectives::ReductionForm::tree;
+      query.width = width;
+    }
+    auto plan = parts_.planner->plan(query, rank());
     if (!plan.ok()) return plan.status();
-    memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied};
+    memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied, width};
   }
   return memo.plan.get();
 }
@@ -174,6 +182,8 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   }
   work.call_.input = static_cast<const std::byte*>(request.input);
   work.call_.output = static_cast<std::byte*>(request.output);
+  if (request.special != nullptr) [[unlikely]]
+    prepare_special(*request.special, work);
   return Status();
 }
 
@@ -223,7 +233,8 @@ void CommunicatorState::complete_current(const Status& status) {
 void CommunicatorState::begin(WorkState& work) {
   idle_polls_ = 0;
   current_ = &work;
-  const Status status = executor_->start(work.call_, *work.plan_);
+  const Status status =
+      work.special_ == nullptr ? executor_->start(work.call_, *work.plan_) : start_special(work);
   if (!status.ok()) complete_current(status);
 }
 
@@ -353,7 +364,8 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
 
 MemoryUse CommunicatorState::memory_use() {
   std::lock_guard lock(mutex_);
-  return MemoryUse{transport_->memory_bytes(), executor_->scratch_bytes()};
+  const std::size_t scaled = scaled_ == nullptr ? 0 : scaled_->bytes();
+  return MemoryUse{transport_->memory_bytes(), executor_->scratch_bytes() + scaled};
 }
 
 Status CommunicatorState::close() {

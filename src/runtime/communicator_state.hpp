@@ -21,6 +21,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/members.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/special_reduction.hpp"
 #include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
 #include "tutti/communicator.hpp"
@@ -39,6 +40,7 @@ class WorkState {
   std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
   Call call_;
   Blocks blocks_;  // of a call whose blocks differ in size
+  Reduction::Special special_;
   const collectives::Plan* plan_ = nullptr;
   std::shared_ptr<const collectives::Plan> kept_;  // of an asynchronous work: *plan_
   Status status_;
@@ -75,6 +77,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     std::size_t count = 0;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
+    const Reduction::Special* special = nullptr;  // of a reduction that is more than `op`
     Rank root = 0;
     Rank to = -1;  // of send_recv; -1: nobody
     Rank from = -1;
@@ -115,6 +118,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
+  Status check_special(const Request& request) const;
+  static void prepare_special(const Reduction::Special& special, WorkState& work);
   collectives::ReductionForm form_of(Collective collective, DataType type) const;
   Result<const collectives::Plan*> plan_for(const Request& request);
   bool point_to_point_direct(const Request& request) const;
@@ -124,6 +129,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool drive_locked();
   bool conclude(bool moved);
   void begin(WorkState& work);
+  Status start_special(WorkState& work);
+  Status scale_input(WorkState& work);
   void begin_next();
   void complete_current(const Status& status);
   void give_up(WorkState& work);
@@ -133,6 +140,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   CommunicatorParts parts_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<ScaledMemory> scaled_;  // once a call has needed it
   std::atomic<bool> aborted_{false};
   std::uint32_t sequence_ = 0;
   std::uint32_t splits_ = 0;
@@ -146,6 +154,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     Rank from = -1;
     std::shared_ptr<const collectives::Plan> plan;
     bool varied = false;
+    std::size_t width = 0;  // of a custom operation's values
   };
   Memo memos_[std::size(kAllCollectives)];
 
@@ -153,6 +162,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   struct KeptCall {
     Request request;
     std::unique_ptr<Blocks> blocks;
+    Reduction::Special special;
   };
   int group_depth_ = 0;
   std::vector<Transfer> kept_transfers_;
