@@ -84,7 +84,8 @@ struct PlanReport {
   int channels = 1;
   std::size_t slice_bytes = 0;
   double predicted_us = 0;
-  std::string explanation;  // many lines: candidates, predictions, limiting link, lower bound
+  double lower_bound_us = 0;  // no schedule is quicker on this machine as the planner sees it
+  std::string explanation;    // many lines: candidates, predictions, limiting link, lower bound
 };
 
 // Memory of a communicator and its transport, for `tutti doctor` and the curious. Units: bytes.

@@ -358,6 +358,7 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
   report.slice_bytes = chosen.settings.slice_bytes;
   if (!explanation->candidates.empty())
     report.predicted_us = explanation->candidates[0].predicted_us;
+  report.lower_bound_us = explanation->bound_us();
   report.explanation = collectives::to_text(*explanation);
   return report;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
