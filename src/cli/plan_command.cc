@@ -253,7 +253,7 @@ Result<std::string> schedule_text(const Question& question, const Explanation& e
   TUTTI_TRY(algorithm);
   const bool rooted = has_root(question.collective) || question.collective == Collective::send_recv;
   const Result<Schedule> schedule =
-      collectives::build(**algorithm, question.ranks(), rooted ? question.root : 0, best.group);
+      collectives::build(**algorithm, question.ranks(), rooted ? question.root : 0, best.groups);
   TUTTI_TRY(schedule);
   if (options.show == "schedule") return collectives::to_text(*schedule);
   const collectives::LoweredProgram program = collectives::lower(*schedule, options.rank);

@@ -1,8 +1,9 @@
 // What becomes of a mutant: rejected by the verifier, or proved right in some other way:
 //
 //   same program     after a normal form that only uses what single fields mean (a reduce of one
-//                    source is a copy; a landing that nothing lands in or is offered from means
-//                    nothing; in a barrier it does not matter how often one has heard of somebody)
+//                    source is a copy; a copy onto itself does nothing; a landing that nothing
+//                    lands in or is offered from means nothing; in a barrier it does not matter how
+//                    often one has heard of somebody)
 //   implied order    only a dependency is missing, and a search through the remaining waits, those
 //                    that hold whatever way messages travel, finds an order for every two steps of
 //                    that rank which touch the same memory
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int kExploredRanksMax = 4;
 constexpr std::int64_t kExploredStatesMax = 400'000;
+constexpr int kRareMixtures = 200;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -50,6 +52,8 @@ LoweredStep normal_form(LoweredStep step, Collective collective) {
   if (step.kind == StepKind::reduce && step.sources.size() == 1 && !step.finish)
     step.kind = StepKind::copy;
   if (!uses_landing(step)) step.landing = -1;
+  if (step.kind == StepKind::copy && step.landing < 0 && step.destinations.size() > 1)
+    std::erase_if(step.destinations, [&](const LoweredOperand& d) { return d == step.sources[0]; });
   step.depends.clear();
   return step;
 }
@@ -333,6 +337,17 @@ MutantFate judge_in_modes(const LoweredWorld& original, const LoweredWorld& muta
   return fate;
 }
 
+// What only some mixture of direct and staged messages shows: tried where nothing else decided.
+MutantFate judge_in_mixtures(const LoweredWorld& mutant) {
+  for (int seed = 0; seed < kRareMixtures; ++seed) {
+    const auto addressable =
+        some_direct(static_cast<int>(mutant.size()), static_cast<std::uint64_t>(seed));
+    const Verdict verdict = verify_lowered(mutant, addressable);
+    if (!verdict.ok()) return {verdict.fault, verdict.reason, {}};
+  }
+  return {};
+}
+
 LoweredWorld staged(const TwoSidedWorld& world) {
   LoweredWorld lowered;
   for (std::size_t r = 0; r < world.programs.size(); ++r)
@@ -371,7 +386,9 @@ MutantFate judge_mutant(const LoweredWorld& original, const Mutant<LoweredWorld>
   std::vector<Addressability> modes = {all_staged(ranks), all_direct(ranks)};
   for (int seed = 0; seed < mixtures; ++seed)
     modes.push_back(some_direct(ranks, static_cast<std::uint64_t>(seed)));
-  return judge_in_modes(original, mutant.world, modes);
+  MutantFate fate = judge_in_modes(original, mutant.world, modes);
+  const bool undecided = !fate.rejected() && !fate.equivalent();
+  return undecided ? judge_in_mixtures(mutant.world) : fate;
 }
 
 std::int64_t MutationReport::rejected() const {

@@ -34,6 +34,8 @@ constexpr std::size_t kSmallestSlice = 4096;
 constexpr std::size_t kFirstPoint = 64;
 constexpr std::size_t kPointFactor = 4;
 
+const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
+
 Status refuse(std::string text) { return Status(StatusCode::invalid_argument, std::move(text)); }
 
 // Operands of all ranks, without unrolling anything.
@@ -54,15 +56,24 @@ std::size_t operand_count(const Schedule& schedule) {
   return total;
 }
 
-// Ranks per node when every node holds equally many consecutive ones, else 1.
-int ranks_per_node(const Topology& topology, const std::vector<VertexId>& placement) {
-  std::vector<VertexId> nodes;
+// What of the machine holds a seat: its node, or the package or memory domain that it belongs to.
+VertexId holder(const Topology& topology, VertexId seat, VertexKind kind) {
+  VertexId vertex = seat;
+  while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
+    vertex = topology.vertex(vertex).parent;
+  return vertex;
+}
+
+// Ranks per holder when every one holds equally many consecutive ones, else 1.
+int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, VertexKind kind) {
+  std::vector<VertexId> holders;
   std::vector<int> sizes;
   for (const VertexId seat : placement) {
-    const VertexId node = topology.node_of(seat);
-    if (nodes.empty() || nodes.back() != node) {
-      if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return 1;
-      nodes.push_back(node);
+    const VertexId found = holder(topology, seat, kind);
+    if (found == VertexId::none) return 1;
+    if (holders.empty() || holders.back() != found) {
+      if (std::find(holders.begin(), holders.end(), found) != holders.end()) return 1;
+      holders.push_back(found);
       sizes.push_back(0);
     }
     ++sizes.back();
@@ -70,6 +81,25 @@ int ranks_per_node(const Topology& topology, const std::vector<VertexId>& placem
   const bool equal =
       std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes.front(); });
   return equal && !sizes.empty() ? sizes.front() : 1;
+}
+
+// The groups that algorithms of several levels may go by: nodes; and what nodes consist of, alone
+// or within nodes. At least one, which may be none.
+std::vector<GroupSizes> groups_of(const Topology& topology,
+                                  const std::vector<VertexId>& placement) {
+  const int ranks = static_cast<int>(placement.size());
+  const int node = ranks_per(topology, placement, VertexKind::node);
+  std::vector<GroupSizes> found = {GroupSizes(node)};
+  for (const VertexKind kind : {VertexKind::package, VertexKind::numa}) {
+    const int inner = ranks_per(topology, placement, kind);
+    if (inner < 2 || inner >= node || node % inner != 0) continue;
+    GroupSizes groups = node < ranks ? GroupSizes({inner, node / inner}) : GroupSizes(inner);
+    if (std::find(found.begin(), found.end(), groups) == found.end())
+      found.push_back(std::move(groups));
+  }
+  // One node: the groups within it are the only ones.
+  if (found.size() > 1 && node == ranks) found.erase(found.begin());
+  return found;
 }
 
 // Costs of one schedule in one lowering, by chunk size.
@@ -115,6 +145,7 @@ class PriceTable {
 // An algorithm for one shape: its schedule, prices, and programs that were asked for.
 struct Entry {
   const Algorithm* algorithm = nullptr;
+  GroupSizes groups;
   std::string not_possible;
   Schedule schedule;
   std::array<std::optional<PriceTable>, 2> prices;  // staged, direct
@@ -167,13 +198,13 @@ struct Planner::State {
         placement(std::move(p)),
         options(std::move(o)),
         machine(topology, placement),
-        group(ranks_per_node(topology, placement)) {}
+        groups(groups_of(topology, placement)) {}
 
   Topology topology;
   std::vector<VertexId> placement;
   PlannerOptions options;
   Machine machine;
-  int group;
+  std::vector<GroupSizes> groups;  // one or more
   std::map<ShapeKey, std::vector<std::unique_ptr<Entry>>> families;
   std::map<PlanKey, std::shared_ptr<const Plan>> plans;
   std::map<ShapeKey, Bounds> bounds;
@@ -182,7 +213,8 @@ struct Planner::State {
 
   Status check(const PlanQuery& query) const;
   Result<std::vector<std::unique_ptr<Entry>>*> family(const PlanQuery& query);
-  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const PlanQuery& query);
+  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
+                                            const PlanQuery& query);
   Status price(Entry& entry);
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
@@ -225,20 +257,23 @@ Result<std::vector<std::unique_ptr<Entry>>*> Planner::State::family(const PlanQu
   }
   std::vector<std::unique_ptr<Entry>> entries;
   for (const Algorithm* algorithm : algorithms) {
-    Result<std::unique_ptr<Entry>> entry = make_entry(*algorithm, query);
-    TUTTI_TRY(entry);
-    entries.push_back(std::move(*entry));
+    for (const GroupSizes& groups_tried : algorithm->grouped ? groups : kNoGroups) {
+      Result<std::unique_ptr<Entry>> entry = make_entry(*algorithm, groups_tried, query);
+      TUTTI_TRY(entry);
+      entries.push_back(std::move(*entry));
+    }
   }
   return &families.emplace(key, std::move(entries)).first->second;
 }
 
 Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algorithm,
+                                                          const GroupSizes& groups_tried,
                                                           const PlanQuery& query) {
   auto entry = std::make_unique<Entry>();
+  entry->groups = groups_tried;
   entry->algorithm = &algorithm;
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
-  Result<Schedule> schedule =
-      build(algorithm, ranks(), rooted ? query.root : 0, algorithm.grouped ? group : 1);
+  Result<Schedule> schedule = build(algorithm, ranks(), rooted ? query.root : 0, groups_tried);
   if (!schedule.ok()) {
     entry->not_possible = schedule.status().message();
     return entry;
@@ -354,7 +389,8 @@ Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
   TUTTI_TRY(entries);
   std::vector<Choice> found;
   for (const std::unique_ptr<Entry>& entry : **entries)
-    add_choices(*entry, (*entries)->size() == 1, query, found);
+    add_choices(*entry, (*entries)->front()->algorithm == (*entries)->back()->algorithm, query,
+                found);
   const auto possible = [](const Choice& choice) { return choice.not_possible.empty(); };
   // Where the order of a reduction leaves nothing that is priced, what is not priced must do.
   if (form_of(query) != ReductionForm::any && std::none_of(found.begin(), found.end(), possible))
@@ -380,8 +416,7 @@ std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool
   plan->algorithm = entry.algorithm->name;
   plan->settings = choice.settings;
   plan->program = program;
-  plan->hash = plan_hash(plan->algorithm, entry.algorithm->grouped ? group : 1,
-                         entry.schedule.shape, choice.settings);
+  plan->hash = plan_hash(plan->algorithm, entry.groups, entry.schedule.shape, choice.settings);
   return plan;
 }
 
@@ -401,7 +436,7 @@ Candidate Planner::State::tell(const Choice& choice) const {
   Candidate candidate;
   candidate.algorithm = choice.entry->algorithm->name;
   candidate.settings = choice.settings;
-  candidate.group = choice.entry->algorithm->grouped ? group : 1;
+  candidate.groups = choice.entry->groups;
   candidate.not_possible = choice.not_possible;
   if (!candidate.not_possible.empty()) return candidate;
   candidate.slices = choice.slices;

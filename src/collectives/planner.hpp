@@ -68,7 +68,7 @@ ReductionForm rank_tree_form(DataType type);
 struct Candidate {
   std::string algorithm;
   PlanSettings settings;
-  int group = 1;             // ranks per node of two-level algorithms
+  GroupSizes groups;         // of algorithms of several levels
   std::string not_possible;  // the reason, when it cannot serve; then nothing below counts
   std::size_t slices = 1;    // on all channels together
   double predicted_us = 0;
