@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tutti/numeric.hpp"
+#include "tutti/reduction.hpp"
 #include "tutti/types.hpp"
 
 #pragma GCC visibility push(default)
@@ -30,11 +31,17 @@ class WorkState;
 struct CommunicatorOptions {
   std::string
       transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
-  std::string algorithm;          // force an algorithm by name; empty: the planner chooses
-  std::string lowering;           // "auto" (or empty), "direct", "staged"
-  int channels = 0;               // 0: the planner chooses
-  std::size_t slice_bytes = 0;    // 0: the planner chooses
-  std::optional<bool> checksums;  // on every frame; empty: TUTTI_CHECKSUMS (off)
+  std::string algorithm;  // force an algorithm by name; empty: the planner chooses
+  std::string lowering;   // "auto" (or empty), "direct", "staged"
+  // "any" (or empty): the planner may add in whatever order is quickest. "rank_tree": reductions
+  // add along one tree over the ranks' numbers, whose left part is the largest power of two below,
+  // and round 16- and 8-bit floats once at the end. Then the bits do not depend on algorithm,
+  // transport, chunks, channels or lowering, and of 32- and 64-bit types not on reducing within
+  // groups of 2^k neighbours first. Empty: TUTTI_REDUCE_ORDER decides.
+  std::string reduce_order;
+  int channels = 0;                            // 0: the planner chooses
+  std::size_t slice_bytes = 0;                 // 0: the planner chooses
+  std::optional<bool> checksums;               // on every frame; empty: TUTTI_CHECKSUMS (off)
   // Calls that differ between ranks are found before anything is written, at the cost of a small
   // exchange for each call; empty: TUTTI_CHECK (late: on this or the next call).
   std::optional<bool> strict;
@@ -81,7 +88,8 @@ struct PlanReport {
   int channels = 1;
   std::size_t slice_bytes = 0;
   double predicted_us = 0;
-  std::string explanation;  // many lines: candidates, predictions, limiting link, lower bound
+  double lower_bound_us = 0;  // no schedule is quicker on this machine as the planner sees it
+  std::string explanation;    // many lines: candidates, predictions, limiting link, lower bound
 };
 
 // Memory of a communicator and its transport, for `tutti doctor` and the curious. Made on first
@@ -152,17 +160,18 @@ class Communicator {
 
   // ---- Collectives on raw memory. The typed forms below are what most programs use. ----
 
-  Status all_reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op);
+  Status all_reduce(const void* input, void* output, std::size_t count, DataType type,
+                    const Reduction& op);
   // input: count elements; output: size() * count elements.
   Status all_gather(const void* input, void* output, std::size_t count, DataType type);
   // input: size() * count elements; output: count elements.
   Status reduce_scatter(const void* input, void* output, std::size_t count, DataType type,
-                        ReduceOp op);
+                        const Reduction& op);
   // input is read on the root only; output is written on every rank (also the root).
   Status broadcast(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // output is written on the root only.
-  Status reduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
-                Rank root);
+  Status reduce(const void* input, void* output, std::size_t count, DataType type,
+                const Reduction& op, Rank root);
   // input: count elements; output, on the root only: size() * count elements in the order of ranks.
   Status gather(const void* input, void* output, std::size_t count, DataType type, Rank root);
   // input, on the root only: size() * count elements, block p for rank p; output: count elements.
@@ -176,7 +185,7 @@ class Communicator {
   Status all_gather_v(const void* input, void* output, const BlockLayout& blocks, DataType type);
   // Block p of the input is reduced for rank p; output: blocks.counts[rank()] elements.
   Status reduce_scatter_v(const void* input, void* output, const BlockLayout& blocks, DataType type,
-                          ReduceOp op);
+                          const Reduction& op);
   // Block p of the input goes to rank p, block p of the output comes from it: what rank a sends to
   // b must be as long as what b receives from a.
   // Errors  mismatch, on this or the next call, where it is not.
@@ -200,14 +209,14 @@ class Communicator {
 
   // The same, started and not waited for. Buffers must stay alive until the Work is complete.
   Result<Work> all_reduce_async(const void* input, void* output, std::size_t count, DataType type,
-                                ReduceOp op);
+                                const Reduction& op);
   Result<Work> all_gather_async(const void* input, void* output, std::size_t count, DataType type);
   Result<Work> reduce_scatter_async(const void* input, void* output, std::size_t count,
-                                    DataType type, ReduceOp op);
+                                    DataType type, const Reduction& op);
   Result<Work> broadcast_async(const void* input, void* output, std::size_t count, DataType type,
                                Rank root);
   Result<Work> reduce_async(const void* input, void* output, std::size_t count, DataType type,
-                            ReduceOp op, Rank root);
+                            const Reduction& op, Rank root);
   Result<Work> gather_async(const void* input, void* output, std::size_t count, DataType type,
                             Rank root);
   Result<Work> scatter_async(const void* input, void* output, std::size_t count, DataType type,
@@ -216,7 +225,7 @@ class Communicator {
   Result<Work> all_gather_v_async(const void* input, void* output, const BlockLayout& blocks,
                                   DataType type);
   Result<Work> reduce_scatter_v_async(const void* input, void* output, const BlockLayout& blocks,
-                                      DataType type, ReduceOp op);
+                                      DataType type, const Reduction& op);
   Result<Work> all_to_all_v_async(const void* input, const BlockLayout& sent, void* output,
                                   const BlockLayout& received, DataType type);
   Result<Work> send_recv_async(const void* input, Rank to, void* output, Rank from,
@@ -228,11 +237,11 @@ class Communicator {
 
   // In place.
   template <typename T>
-  Status all_reduce(std::span<T> data, ReduceOp op) {
+  Status all_reduce(std::span<T> data, const Reduction& op) {
     return all_reduce(data.data(), data.data(), data.size(), data_type_of<T>(), op);
   }
   template <typename T>
-  Status all_reduce(std::span<const T> input, std::span<T> output, ReduceOp op) {
+  Status all_reduce(std::span<const T> input, std::span<T> output, const Reduction& op) {
     if (input.size() != output.size()) return size_error("all_reduce", input.size(), output.size());
     return all_reduce(input.data(), output.data(), input.size(), data_type_of<T>(), op);
   }
@@ -249,7 +258,7 @@ class Communicator {
   }
   // Requires  input.size() == size() * output.size().
   template <typename T>
-  Status reduce_scatter(std::span<const T> input, std::span<T> output, ReduceOp op) {
+  Status reduce_scatter(std::span<const T> input, std::span<T> output, const Reduction& op) {
     if (input.size() != output.size() * static_cast<std::size_t>(size()))
       return size_error("reduce_scatter", input.size(), output.size());
     return reduce_scatter(input.data(), output.data(), output.size(), data_type_of<T>(), op);

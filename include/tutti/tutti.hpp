@@ -3,5 +3,6 @@
 
 #include "tutti/communicator.hpp"  // IWYU pragma: export
 #include "tutti/numeric.hpp"       // IWYU pragma: export
+#include "tutti/reduction.hpp"     // IWYU pragma: export
 #include "tutti/status.hpp"        // IWYU pragma: export
 #include "tutti/types.hpp"         // IWYU pragma: export

@@ -78,7 +78,12 @@ Call Bench::place(const Line& line, bool in_place, std::size_t shift) const {
   const Shape shape = shape_of(line);
   const std::size_t element_bytes = size_of(line.type);
   const std::size_t at = shift + static_cast<std::size_t>(options_->unalign) * element_bytes;
-  Call call{input_.data() + at, output_.data() + at, shape.count, line.type, line.op, line.root};
+  Call call{input_.data() + at,
+            output_.data() + at,
+            shape.count,
+            line.type,
+            reduction(line.op, line.type, communicator_->rank()),
+            line.root};
   if (in_place) {
     const auto rank = static_cast<std::size_t>(communicator_->rank());
     call.input = output_.data() + at + rank * shape.input_stride * element_bytes;
@@ -126,6 +131,11 @@ Result<Row> Bench::measure(const Line& line) {
   row.type = to_string(line.type);
   if (is_reduction(tool_->collective)) row.op = to_string(line.op);
   if (has_root(tool_->collective)) row.root = line.root;
+  if (options_->floor) {
+    const auto floor = floor_us(line);
+    if (!floor.ok()) return explained(floor.status(), line);
+    row.floor_us = *floor;
+  }
   auto out_of_place = measure_half(line, false);
   if (!out_of_place.ok()) return out_of_place.status();
   row.out_of_place = std::move(out_of_place).value();
@@ -138,14 +148,29 @@ Result<Row> Bench::measure(const Line& line) {
   return row;
 }
 
+// Of all_to_all_v the bound of blocks of the average size; send_recv goes to the next rank.
+Result<double> Bench::floor_us(const Line& line) const {
+  const Shape shape = shape_of(line);
+  const auto ranks = static_cast<std::size_t>(communicator_->size());
+  const bool blocks = tool_->collective == Collective::all_to_all;
+  const bool shifts = tool_->collective == Collective::send_recv && ranks > 1;
+  const auto plan =
+      communicator_->explain(tool_->collective, blocks ? shape.input / ranks : shape.count,
+                             line.type, shifts ? 1 : line.root);
+  if (!plan.ok()) return plan.status();
+  return plan->lower_bound_us;
+}
+
 Result<Half> Bench::measure_half(const Line& line, bool in_place) {
   const auto times = time_iterations(line, in_place);
   if (!times.ok()) return explained(times.status(), line);
   Half half;
   if (Status status = gather_times(*times, half); !status.ok()) return explained(status, line);
-  const double gigabytes = static_cast<double>(message_bytes(line)) * 1e-9;
+  const int ranks = communicator_->size();
+  const double counted = tool_->algbw_factor == nullptr ? 1 : tool_->algbw_factor(ranks);
+  const double gigabytes = static_cast<double>(message_bytes(line)) * 1e-9 * counted;
   half.algbw = half.time_us > 0 ? gigabytes / (half.time_us * 1e-6) : 0;
-  half.busbw = half.algbw * tool_->busbw_factor(communicator_->size());
+  half.busbw = half.algbw * tool_->busbw_factor(ranks);
   for (int i = 0; i < options_->checks && half.wrong.value_or(0) == 0; ++i) {
     const auto wrong = check(line, in_place);
     if (!wrong.ok()) return explained(wrong.status(), line);

@@ -22,7 +22,7 @@ namespace tutti::perf {
 struct Line {
   std::size_t bytes = 0;  // asked for; blocks of 16 bytes may make it less
   DataType type = DataType::float32;
-  ReduceOp op = ReduceOp::sum;
+  Operation op;
   Rank root = 0;
 };
 
@@ -61,6 +61,7 @@ class Bench {
   Result<Times> time_iterations(const Line& line, bool in_place);
   void restore_output(const Line& line);
   Status run_iteration(const Line& line, bool in_place, int iteration);
+  Result<double> floor_us(const Line& line) const;
   Status gather_times(const Times& own, Half& half);
   Result<std::int64_t> check(const Line& line, bool in_place);
   std::int64_t count_wrong(const Line& line, const Pattern& pattern, const Call& call) const;

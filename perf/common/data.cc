@@ -14,6 +14,8 @@
 //             double for double) and rounded once to the type.
 //             Integers have p = 6, 30 or 62 and no e, so that nothing overflows; unsigned ones have
 //             no sign either.
+//   mulsum    As sum, with S of the shares times the ranks' factors, which are 1 and 2. It depends
+//             on which places the factors meet.
 //   prod      Place 0 holds a number with a random odd mantissa, the other places powers of two
 //             whose exponents are shares of 12 (of 6 for f8e4m3, of 3 for bytes), or -1 for those
 //             who get none. Nothing is 1, so every loss or doubling shows; every partial product
@@ -251,9 +253,34 @@ Shares make_shares(int n, std::uint64_t budget) {
   return shares;
 }
 
+namespace {
+
+// Of the ranks' factors times their shares, for each turn of the places.
+std::vector<std::uint64_t> scaled_totals(const std::vector<std::uint64_t>& shares) {
+  std::vector<std::uint64_t> totals;
+  for (std::size_t turn = 0; turn < shares.size(); ++turn) {
+    std::uint64_t total = 0;
+    for (std::size_t rank = 0; rank < shares.size(); ++rank)
+      total += factor_of(static_cast<Rank>(rank)) * shares[(rank + turn) % shares.size()];
+    totals.push_back(total);
+  }
+  return totals;
+}
+
+}  // namespace
+
+Reduction reduction(const Operation& operation, DataType type, Rank rank) {
+  if (!operation.scaled) return operation.op;
+  return with_type(type, [rank](auto example) {
+    return Reduction::premul_sum(
+        from_double<decltype(example)>(static_cast<double>(factor_of(rank))));
+  });
+}
+
 Pattern Pattern::moved(DataType type, std::uint64_t seed) { return Pattern(type, mix(seed)); }
 
-Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t seed) {
+Pattern Pattern::reduced(DataType type, const Operation& operation, int ranks, std::uint64_t seed) {
+  const ReduceOp op = operation.op;
   Pattern pattern(type, mix(seed));
   pattern.op_ = op;
   pattern.ranks_ = ranks;
@@ -263,9 +290,11 @@ Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t se
       const auto budget = with_type(type, [](auto example) {
         return (std::uint64_t{1} << Format<decltype(example)>::whole_bits) - 1;
       });
+      const std::uint64_t largest_factor = operation.scaled ? 2 : 1;
       pattern.kind_ = Kind::sum;
-      pattern.shares_ = make_shares(ranks, budget);
-      pattern.unit_mask_ = std::bit_floor(budget / pattern.shares_.total) - 1;
+      pattern.shares_ = make_shares(ranks, budget / largest_factor);
+      pattern.unit_mask_ = std::bit_floor(budget / largest_factor / pattern.shares_.total) - 1;
+      if (operation.scaled) pattern.scaled_totals_ = scaled_totals(pattern.shares_.of);
       // Two patterns are nothing in a wide type, and a fifth of the value in 8 bits.
       pattern.tolerance_ = op == ReduceOp::avg && is_floating(type) && size_of(type) > 1 ? 2 : 0;
       break;
@@ -284,16 +313,21 @@ Pattern Pattern::reduced(DataType type, ReduceOp op, int ranks, std::uint64_t se
   return pattern;
 }
 
+std::uint64_t Pattern::turn(std::uint64_t hash) const {
+  return (hash >> 32) * static_cast<std::uint64_t>(ranks_) >> 32;
+}
+
 std::size_t Pattern::place(std::uint64_t hash, Rank rank) const {
   const auto ranks = static_cast<std::uint64_t>(ranks_);
-  const std::uint64_t turned = static_cast<std::uint64_t>(rank) + ((hash >> 32) * ranks >> 32);
+  const std::uint64_t turned = static_cast<std::uint64_t>(rank) + turn(hash);
   return turned < ranks ? turned : turned - ranks;
 }
 
 template <typename T>
 T Pattern::sum_element(std::uint64_t hash, Rank source) const {
   const std::uint64_t unit = 1 + (more(hash) & unit_mask_);
-  const std::uint64_t share = source == kReduced ? shares_.total : shares_.of[place(hash, source)];
+  const std::uint64_t total = scaled_totals_.empty() ? shares_.total : scaled_totals_[turn(hash)];
+  const std::uint64_t share = source == kReduced ? total : shares_.of[place(hash, source)];
   const int sign = std::is_unsigned_v<T> ? 1 : sign_of(hash);
   const std::int64_t whole = sign * static_cast<std::int64_t>(unit * share);
   const bool divide = source == kReduced && op_ == ReduceOp::avg;

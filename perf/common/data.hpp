@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "perf/common/operation.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::perf {
@@ -40,7 +41,7 @@ class Pattern {
   // Arbitrary bit patterns, for collectives that only move elements.
   static Pattern moved(DataType type, std::uint64_t seed);
   // Values whose reduction over `ranks` is exact in any order.
-  static Pattern reduced(DataType type, ReduceOp op, int ranks, std::uint64_t seed);
+  static Pattern reduced(DataType type, const Operation& operation, int ranks, std::uint64_t seed);
 
   // Writes elements [first, first + count) of `source`: a rank, or (reduced() only) kReduced.
   // Requires  out aligned for the element type.
@@ -67,6 +68,8 @@ class Pattern {
   template <typename T>
   T extreme_element(std::uint64_t hash, Rank source) const;
 
+  // The number of ranks by which the places of this element are turned.
+  std::uint64_t turn(std::uint64_t hash) const;
   // The place of a rank in this element's round-robin: 0 .. ranks_-1, different for every rank.
   std::size_t place(std::uint64_t hash, Rank rank) const;
 
@@ -76,9 +79,10 @@ class Pattern {
   ReduceOp op_ = ReduceOp::sum;
   int ranks_ = 1;
   std::uint64_t tolerance_ = 0;
-  Shares shares_;                // by place
-  int minus_ones_ = 0;           // prod: contributions of -1
-  std::uint64_t unit_mask_ = 0;  // sum: a share is multiplied by 1 .. unit_mask_ + 1
+  Shares shares_;                             // by place
+  std::vector<std::uint64_t> scaled_totals_;  // of mulsum: of shares times factors, by turn
+  int minus_ones_ = 0;                        // prod: contributions of -1
+  std::uint64_t unit_mask_ = 0;               // sum: a share is multiplied by 1 .. unit_mask_ + 1
 };
 
 }  // namespace tutti::perf

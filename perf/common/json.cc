@@ -54,12 +54,16 @@ Json config_json(const Options& options, const std::vector<Device>& devices) {
   return json;
 }
 
-Json half_json(const Half& half, const Options& options) {
+Json half_json(const Half& half, const std::optional<double>& floor_us, const Options& options) {
   Json json{{options.cpu_time ? "cpu_time" : "time", half.time_us},
             {"alg_bw", half.algbw},
             {"bus_bw", half.busbw},
             {"nwrong", nullptr}};
   if (half.wrong) json["nwrong"] = *half.wrong;
+  if (floor_us) {
+    json["floor_us"] = *floor_us;
+    json["floor_share_pct"] = floor_percent(*floor_us, half);
+  }
   return json;
 }
 
@@ -83,10 +87,10 @@ Json row_json(const std::string& tool, const Row& row, const Options& options) {
             {"type", row.type},
             {"redop", row.op},
             {"root", fmt::sprintf("%6d", row.root)},  // a string in this format
-            {"out_of_place", half_json(row.out_of_place, options)}};
+            {"out_of_place", half_json(row.out_of_place, row.floor_us, options)}};
   if (options.per_iteration)
     json["out_of_place_per_iter"] = iterations_json(row.out_of_place, options);
-  json["in_place"] = row.in_place ? half_json(*row.in_place, options) : Json();
+  json["in_place"] = row.in_place ? half_json(*row.in_place, row.floor_us, options) : Json();
   if (options.per_iteration && row.in_place)
     json["in_place_per_iter"] = iterations_json(*row.in_place, options);
   json["actual_iterations"] = options.iterations;

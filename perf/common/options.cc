@@ -62,7 +62,7 @@ void add_flags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("-N,--run_cycles", options.cycles, "tables to print; 0: without end")
       ->check(natural);
   app.add_option("-c,--check", options.checks, "checked calls per line; 0: none")->check(natural);
-  app.add_option("-o,--op", raw.op, "sum, prod, min, max, avg or all");
+  app.add_option("-o,--op", raw.op, "sum, prod, min, max, avg, mulsum or all");
   app.add_option("-d,--datatype", raw.type,
                  "float, double, half, bfloat16, f8e4m3, f8e5m2, int8, uint8, int32, uint32, "
                  "int64, uint64 or all");
@@ -88,6 +88,8 @@ void add_flags(CLI::App& app, Options& options, Raw& raw) {
       ->check(natural);
   app.add_option("-T,--timeout", raw.timeout_s, "seconds that a call may take")->check(natural);
   app.add_flag("--explain", options.explain, "say what the planner chose for each size, and why");
+  app.add_flag("--floor", options.floor,
+               "columns: the lower bound of the time, and how much of it was reached");
   app.add_option("--buffers", raw.buffers,
                  "shared: from tutti::allocate (default); plain: from malloc")
       ->check(CLI::IsMember({"shared", "plain"}).description(""));
@@ -135,10 +137,11 @@ Status read_sizes(const Raw& raw, Options& options) {
 }
 
 Status read_names(const Raw& raw, Options& options) {
-  if (raw.op == "mulsum")
-    return unsupported("-o mulsum: Tutti has no scaled sum; scale before, or use -o sum");
   if (raw.op == "all") {
     options.ops.assign(std::begin(kAllReduceOps), std::end(kAllReduceOps));
+    options.ops.push_back(mulsum());
+  } else if (raw.op == "mulsum") {
+    options.ops = {mulsum()};
   } else {
     const auto op = parse_reduce_op(raw.op);
     if (!op.ok()) return op.status().with_context("-o");

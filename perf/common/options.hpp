@@ -1,5 +1,5 @@
 // options.hpp: the command line of the perf tools: nccl-tests' flags, those that mean something
-// without a GPU, and two of our own (--explain, --buffers).
+// without a GPU, and three of our own (--explain, --floor, --buffers).
 //
 // Flags of nccl-tests that need a GPU are known and refused with what to do instead, so that a
 // command line that people have either works as they expect or says why not.
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/common/operation.hpp"
 #include "tutti/status.hpp"
 #include "tutti/types.hpp"
 
@@ -42,7 +43,7 @@ struct Options {
   int warmup = 1;
   int cycles = 1;  // 0: forever
   int checks = 1;  // checked calls per line; 0: #wrong is N/A
-  std::vector<ReduceOp> ops = {ReduceOp::sum};
+  std::vector<Operation> ops = {ReduceOp::sum};
   std::vector<DataType> types = {DataType::float32};
   int root = 0;  // or kEveryRoot
   Blocking blocking = Blocking::none;
@@ -56,6 +57,7 @@ struct Options {
   int skip_iterations = 0;
   std::chrono::seconds timeout{0};  // 0: the library's own
   bool explain = false;
+  bool floor = false;  // columns on the lower bound
   BufferKind buffers = BufferKind::shared;
   double min_bandwidth = 0;  // GB/s of average busbw; 0: any. From NCCL_TESTS_MIN_BW.
 };

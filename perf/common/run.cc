@@ -71,6 +71,8 @@ class Run {
       return Status(
           StatusCode::invalid_argument,
           fmt::format("-r {}: ranks are 0 to {}", options_.root, communicator_.size() - 1));
+    if (tool_.serves != nullptr)
+      if (Status status = tool_.serves(communicator_.size()); !status.ok()) return status;
     auto neighbourhood = meet(communicator_);
     if (!neighbourhood.ok()) return neighbourhood.status();
     if (options_.max_bytes > neighbourhood->max_buffer_bytes) {
@@ -91,8 +93,8 @@ class Run {
     return all;
   }
 
-  std::vector<ReduceOp> ops() const {
-    return is_reduction(tool_.collective) ? options_.ops : std::vector{ReduceOp::sum};
+  std::vector<Operation> ops() const {
+    return is_reduction(tool_.collective) ? options_.ops : std::vector<Operation>(1);
   }
 
   // A line on each size, and all the reasons for the largest.
@@ -131,7 +133,7 @@ class Run {
   Status table(Bench& bench) {
     say(columns_text(options_));
     for (const DataType type : options_.types) {
-      for (const ReduceOp op : ops()) {
+      for (const Operation& op : ops()) {
         for (const Rank root : roots()) {
           Line line{0, type, op, root};
           if (Status status = bench.warm_up(line); !status.ok()) return status;

@@ -13,6 +13,7 @@ namespace {
 // The columns that both header lines share; then one half twice, then the time of day.
 constexpr const char* kShapeColumns = "# %10s  %12s  %8s  %6s  %6s";
 constexpr const char* kHalfColumns = "  %7s  %6s  %6s  %6s";
+constexpr const char* kFloorColumns = "  %7s  %6s";
 constexpr const char* kIterationColumns = "  %7s  %7s  %7s  %7s";
 
 std::string blocking_text(Blocking blocking) {
@@ -28,6 +29,13 @@ std::string blocking_text(Blocking blocking) {
   }
   return "# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes "
          "barrier \n";
+}
+
+std::string floor_text(const std::optional<double>& floor_us, const Half* half) {
+  if (!floor_us) return "";
+  const std::string share =
+      half == nullptr ? "N/A" : float_text(floor_percent(*floor_us, *half), 6);
+  return fmt::sprintf(kFloorColumns, float_text(*floor_us, 7), share);
 }
 
 std::string half_text(const Half& half, const Options& options) {
@@ -80,12 +88,14 @@ std::string header_text(const std::string& tool, const Options& options,
 
 std::string columns_text(const Options& options) {
   const int time_width = options.timestamps ? 19 : 0;
-  const auto line = [&](auto shape, auto time, auto unit, auto wrong, auto iterations, auto tail) {
+  const auto line = [&](auto shape, auto time, auto unit, auto wrong, auto iterations, auto floor,
+                        auto tail) {
     const std::string half =
         fmt::sprintf(kHalfColumns, time, unit[0], unit[1], wrong) +
         (options.per_iteration ? fmt::sprintf(kIterationColumns, iterations[0], iterations[1],
                                               iterations[2], iterations[3])
-                               : "");
+                               : "") +
+        (options.floor ? fmt::sprintf(kFloorColumns, floor[0], floor[1]) : "");
     return fmt::sprintf(kShapeColumns, shape[0], shape[1], shape[2], shape[3], shape[4]) + half +
            half + fmt::sprintf(" %*s\n", time_width, options.timestamps ? tail : "");
   };
@@ -95,21 +105,26 @@ std::string columns_text(const Options& options) {
   constexpr Words bandwidth = {"algbw", "busbw"}, bandwidth_units = {"(GB/s)", "(GB/s)"};
   constexpr Words iterations = {"i_min", "i_max", "i_p99", "i_cv%"};
   constexpr Words iteration_units = {"(us)", "(us)", "(us)", "(%)"};
+  constexpr Words floor = {"floor", "share"}, floor_units = {"(us)", "(%)"};
   const std::string titles =
       options.per_iteration ? "              out-of-place (+ per-iteration)"
                               "                                in-place (+ per-iteration)\n"
+      : options.floor       ? "               out-of-place (+ floor)"
+                              "                              in-place (+ floor)\n"
                             : "           out-of-place                       in-place          \n";
   return "#\n" + fmt::sprintf(kShapeColumns, "", "", "", "", "") + titles +
-         line(shape, options.cpu_time ? "cputime" : "time", bandwidth, "#wrong", iterations,
+         line(shape, options.cpu_time ? "cputime" : "time", bandwidth, "#wrong", iterations, floor,
               "timestamp") +
-         line(shape_units, "(us)", bandwidth_units, "", iteration_units, "%Y-%m-%d %H:%M:%S");
+         line(shape_units, "(us)", bandwidth_units, "", iteration_units, floor_units,
+              "%Y-%m-%d %H:%M:%S");
 }
 
 std::string row_text(const Row& row, const Options& options) {
   std::string text =
       fmt::sprintf("%12li  %12li  %8s  %6s  %6d", row.bytes, row.count, row.type, row.op, row.root);
-  text += half_text(row.out_of_place, options);
+  text += half_text(row.out_of_place, options) + floor_text(row.floor_us, &row.out_of_place);
   text += row.in_place ? half_text(*row.in_place, options) : no_half_text(options);
+  text += floor_text(row.floor_us, row.in_place ? &*row.in_place : nullptr);
   if (options.timestamps) text += fmt::sprintf("%21s", row.time_of_day);
   return text + "\n";
 }
@@ -157,6 +172,10 @@ std::string time_of_day() {
   localtime_r(&now, &local);
   char text[32];
   return std::string(text, std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local));
+}
+
+double floor_percent(double floor_us, const Half& half) {
+  return half.time_us > 0 ? 100 * floor_us / half.time_us : 0;
 }
 
 Statistics iteration_statistics(const Half& half, const Options& options) {

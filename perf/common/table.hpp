@@ -48,8 +48,9 @@ struct Row {
   std::string op = "none";
   int root = -1;
   Half out_of_place;
-  std::optional<Half> in_place;  // none: the collective has no such form
-  std::string time_of_day;       // with -S
+  std::optional<Half> in_place;    // none: the collective has no such form
+  std::optional<double> floor_us;  // with --floor: the lower bound of the time
+  std::string time_of_day;         // with -S
 };
 
 // Units: bytes, of all ranks together.
@@ -80,6 +81,9 @@ std::string float_text(double value, int width);
 std::string memory_text(std::int64_t bytes);
 // "2024-05-06 07:08:09" in local time, now.
 std::string time_of_day();
+
+// How much of the lower bound was reached, in percent: 100 is the best that there is.
+double floor_percent(double floor_us, const Half& half);
 
 // What of `half.iterations_us` counts, with -K left out.
 Statistics iteration_statistics(const Half& half, const Options& options);

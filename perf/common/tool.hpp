@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perf/common/data.hpp"
+#include "perf/common/operation.hpp"
 #include "tutti/communicator.hpp"
 
 namespace tutti::perf {
@@ -30,7 +31,7 @@ struct Call {
   void* output = nullptr;
   std::size_t count = 0;
   DataType type = DataType::float32;
-  ReduceOp op = ReduceOp::sum;
+  Reduction op = ReduceOp::sum;
   Rank root = 0;
 };
 
@@ -53,6 +54,10 @@ struct Tool {
   // The output of `rank`, in order, as far as it is defined.
   std::vector<Piece> (*expected)(const Shape& shape, Rank rank, int ranks, Rank root) = nullptr;
   double (*busbw_factor)(int ranks) = nullptr;
+  // Of `size` what counts for algbw; null: all.
+  double (*algbw_factor)(int ranks) = nullptr;
+  // Whether so many ranks can do it, or why not; null: any can.
+  Status (*serves)(int ranks) = nullptr;
 };
 
 const Tool& all_reduce_tool();
@@ -65,6 +70,7 @@ const Tool& scatter_tool();
 const Tool& alltoall_tool();
 const Tool& alltoallv_tool();
 const Tool& sendrecv_tool();
+const Tool& hypercube_tool();
 
 std::vector<const Tool*> tools();
 

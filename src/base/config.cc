@@ -27,6 +27,8 @@ constexpr Named<TransportChoice> kTransports[] = {{"auto", TransportChoice::auto
 constexpr Named<LoweringChoice> kLowerings[] = {{"auto", LoweringChoice::automatic},
                                                 {"direct", LoweringChoice::direct},
                                                 {"staged", LoweringChoice::staged}};
+constexpr Named<ReduceOrder> kReduceOrders[] = {{"any", ReduceOrder::any},
+                                                {"rank_tree", ReduceOrder::rank_tree}};
 constexpr Named<WaitChoice> kWaits[] = {{"auto", WaitChoice::automatic},
                                         {"spin", WaitChoice::spin},
                                         {"yield", WaitChoice::yield},
@@ -111,6 +113,9 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
     {"TUTTI_SLICE_BYTES", "size", "0",
      "How much of a chunk is in flight at once (8, 64K, 1MiB); 0 lets the planner choose.", false,
      [](std::string_view v, Config& c) { return store(parse_bytes(v), c.slice_bytes); }},
+    {"TUTTI_REDUCE_ORDER", "any|rank_tree", "any",
+     "rank_tree makes the bits of a reduction independent of how it is done, at some speed.", false,
+     [](std::string_view v, Config& c) { return store(parse_reduce_order(v), c.reduce_order); }},
     {"TUTTI_WAIT", "auto|spin|yield|block", "auto",
      "What a waiting rank does with its core; auto spins when there is a core for each rank.",
      false, [](std::string_view v, Config& c) { return store(parse_wait_choice(v), c.wait); }},
@@ -192,6 +197,7 @@ std::string_view to_string(TransportChoice choice) {
 std::string_view to_string(LoweringChoice choice) {
   return name_of<LoweringChoice>(kLowerings, choice);
 }
+std::string_view to_string(ReduceOrder order) { return name_of<ReduceOrder>(kReduceOrders, order); }
 std::string_view to_string(WaitChoice choice) { return name_of<WaitChoice>(kWaits, choice); }
 
 Result<TransportChoice> parse_transport_choice(std::string_view text) {
@@ -199,6 +205,9 @@ Result<TransportChoice> parse_transport_choice(std::string_view text) {
 }
 Result<LoweringChoice> parse_lowering_choice(std::string_view text) {
   return text.empty() ? LoweringChoice::automatic : choice_of<LoweringChoice>(kLowerings, text);
+}
+Result<ReduceOrder> parse_reduce_order(std::string_view text) {
+  return text.empty() ? ReduceOrder::any : choice_of<ReduceOrder>(kReduceOrders, text);
 }
 Result<WaitChoice> parse_wait_choice(std::string_view text) {
   return text.empty() ? WaitChoice::automatic : choice_of<WaitChoice>(kWaits, text);

@@ -23,17 +23,20 @@ namespace tutti::base {
 // `automatic` is written "auto".
 enum class TransportChoice { automatic, memory, shm, tcp };
 enum class LoweringChoice { automatic, direct, staged };
+enum class ReduceOrder { any, rank_tree };
 enum class WaitChoice { automatic, spin, yield, block };
 enum class CheckChoice { late, strict };  // `late`: on this or the next call
 enum class FlightChoice { off, on, verbose };
 
 std::string_view to_string(TransportChoice choice);
 std::string_view to_string(LoweringChoice choice);
+std::string_view to_string(ReduceOrder order);
 std::string_view to_string(WaitChoice choice);
 
-// The inverse of to_string; empty text is `automatic`. Errors: invalid_argument, listing the names.
+// The inverse of to_string; empty text is the default. Errors: invalid_argument, listing the names.
 Result<TransportChoice> parse_transport_choice(std::string_view text);
 Result<LoweringChoice> parse_lowering_choice(std::string_view text);
+Result<ReduceOrder> parse_reduce_order(std::string_view text);
 Result<WaitChoice> parse_wait_choice(std::string_view text);
 Result<LogLevel> parse_log_level(std::string_view text);
 
@@ -45,6 +48,7 @@ struct Config {
   LoweringChoice lowering = LoweringChoice::automatic;
   int channels = 0;             // 0: the planner chooses
   std::size_t slice_bytes = 0;  // 0: the planner chooses
+  ReduceOrder reduce_order = ReduceOrder::any;
   WaitChoice wait = WaitChoice::automatic;
   bool checksums = false;
   CheckChoice check = CheckChoice::late;

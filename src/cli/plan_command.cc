@@ -53,6 +53,7 @@ struct Options {
   std::string slice;
   std::string frame;
   bool direct = true;
+  std::string reduce_order = "any";
   std::string show;
   int rank = 0;
   bool json = false;
@@ -67,11 +68,14 @@ struct Question {
   DataType type = DataType::float32;
   Rank root = 0;
   std::vector<std::uint64_t> sizes;
+  bool ordered = false;  // reduce_order=rank_tree
 
   int ranks() const { return static_cast<int>(placement.size()); }
   PlanQuery query(std::uint64_t bytes) const {
-    return collectives::query_of_size(collective, type, root, ranks(),
-                                      static_cast<std::size_t>(bytes));
+    PlanQuery query = collectives::query_of_size(collective, type, root, ranks(),
+                                                 static_cast<std::size_t>(bytes));
+    if (ordered) query.form = collectives::rank_tree_form(type);
+    return query;
   }
 };
 
@@ -147,6 +151,7 @@ Result<Question> read_question(const Options& options) {
   const Result<DataType> type = parse_data_type(options.type);
   TUTTI_TRY(type);
   question.type = *type;
+  question.ordered = options.reduce_order == "rank_tree";
   TUTTI_TRY(read_sizes(options, question));
   TUTTI_TRY(read_place(options, question));
   TUTTI_TRY(read_options(options, question));
@@ -248,10 +253,13 @@ Result<std::string> schedule_text(const Question& question, const Explanation& e
   TUTTI_TRY(algorithm);
   const bool rooted = has_root(question.collective) || question.collective == Collective::send_recv;
   const Result<Schedule> schedule =
-      collectives::build(**algorithm, question.ranks(), rooted ? question.root : 0, best.group);
+      collectives::build(**algorithm, question.ranks(), rooted ? question.root : 0, best.groups);
   TUTTI_TRY(schedule);
   if (options.show == "schedule") return collectives::to_text(*schedule);
-  return collectives::to_text(collectives::lower(*schedule, options.rank));
+  const collectives::LoweredProgram program = collectives::lower(*schedule, options.rank);
+  if (explanation.query.form == collectives::ReductionForm::any)
+    return collectives::to_text(program);
+  return collectives::to_text(collectives::in_rank_order(program));
 }
 
 Status answer(const Options& options) {
@@ -316,6 +324,11 @@ void add_choice_options(CLI::App& command, Options& options) {
   command.add_option("--algorithm", options.algorithm, "Only this one")->type_name("NAME");
   command.add_option("--lowering", options.lowering, "Only this one")
       ->check(CLI::IsMember({"auto", "direct", "staged"}))
+      ->capture_default_str();
+  command
+      .add_option("--reduce-order", options.reduce_order,
+                  "rank_tree: only what adds along the tree over the ranks")
+      ->check(CLI::IsMember({"any", "rank_tree"}))
       ->capture_default_str();
   command.add_option("--channels", options.channels, "Exactly so many")->check(CLI::Range(1, 64));
   command.add_option("--max-channels", options.channels_max, "What the transport offers")

@@ -20,6 +20,7 @@ namespace {
 
 using collectives::Addressability;
 using collectives::Algorithm;
+using collectives::GroupSizes;
 using collectives::LoweredProgram;
 using collectives::Verdict;
 
@@ -41,13 +42,23 @@ bool is_wanted(const Algorithm& algorithm, const CampaignOptions& options) {
          (options.algorithm.empty() || algorithm.name == options.algorithm);
 }
 
-// Ranks per node that divide the world; 1 where the algorithm does not care, or none fits.
-std::vector<int> groups_of(const Algorithm& algorithm, int ranks) {
-  std::vector<int> groups;
-  for (int group = 2; algorithm.grouped && group <= ranks / 2; ++group)
-    if (ranks % group == 0) groups.push_back(group);
-  if (groups.empty()) groups.push_back(1);
-  return groups;
+// All ways to cut so many ranks into groups within groups of at least two, after `inner`.
+void add_groups(int ranks, const std::vector<int>& inner, std::vector<GroupSizes>& found) {
+  for (int size = 2; size <= ranks / 2; ++size) {
+    if (ranks % size != 0) continue;
+    std::vector<int> sizes = inner;
+    sizes.push_back(size);
+    found.emplace_back(sizes);
+    add_groups(ranks / size, sizes, found);
+  }
+}
+
+// None where the algorithm does not care, or nothing divides the world.
+std::vector<GroupSizes> groups_of(const Algorithm& algorithm, int ranks) {
+  std::vector<GroupSizes> found;
+  if (algorithm.grouped) add_groups(ranks, {}, found);
+  if (found.empty()) found.emplace_back();
+  return found;
 }
 
 int root_count(Collective collective, int ranks) {
@@ -56,11 +67,11 @@ int root_count(Collective collective, int ranks) {
 
 void add_cases(const Algorithm& algorithm, int ranks, std::vector<Case>& cases,
                CampaignReport& report) {
-  for (int group : groups_of(algorithm, ranks))
+  for (const GroupSizes& groups : groups_of(algorithm, ranks))
     for (Rank root = 0; root < root_count(algorithm.collective, ranks); ++root) {
-      const Result<ScheduleShape> shape = algorithm.shape(ranks, root, group);
+      const Result<ScheduleShape> shape = algorithm.shape(ranks, root, groups);
       if (shape.ok()) {
-        cases.push_back({&algorithm, ranks, root, group});
+        cases.push_back({&algorithm, ranks, root, groups});
         continue;
       }
       NotApplicable& none = report.not_applicable[name_of(algorithm)];
@@ -137,7 +148,7 @@ void add(CampaignReport& total, CampaignReport part) {
 // Damages the schedule of one case; `count` mutants of each form.
 void damage_case(const Case& one, int count, CampaignReport& report) {
   const Result<Schedule> schedule =
-      collectives::build(*one.algorithm, one.ranks, one.root, one.group);
+      collectives::build(*one.algorithm, one.ranks, one.root, one.groups);
   if (!schedule.ok()) return;
   const collectives::TwoSidedWorld world{schedule->shape, expand_all(*schedule)};
   const collectives::LoweredWorld lowered = collectives::lower_all(*schedule);
@@ -158,7 +169,7 @@ std::string Case::name() const {
   if (root_count(algorithm->collective, 2) > 1)
     text += fmt::format(", {} {}",
                         algorithm->collective == Collective::send_recv ? "shift" : "root", root);
-  if (group > 1) text += fmt::format(", {} per node", group);
+  if (!groups.sizes().empty()) text += fmt::format(", {} per node", groups.text());
   return text;
 }
 
@@ -183,20 +194,21 @@ void prove_schedule(const std::string& name, const Schedule& schedule, int group
 
 void prove_case(const Case& one, const CampaignOptions& options, CampaignReport& report) {
   const Result<Schedule> schedule =
-      collectives::build(*one.algorithm, one.ranks, one.root, one.group);
+      collectives::build(*one.algorithm, one.ranks, one.root, one.groups);
   ++report.schedules;
   if (!schedule.ok()) {
     report.failures.push_back(one.name() + ": " + schedule.status().message());
     return;
   }
   for (int factor : options.chunk_factors) {
-    if (factor == 1) prove_schedule(one.name(), *schedule, one.group, options, report);
+    if (factor == 1) prove_schedule(one.name(), *schedule, one.groups.outermost(), options, report);
     if (factor == 1 || schedule->shape.collective == Collective::barrier) continue;
     prove_schedule(fmt::format("{}, {}x wider", one.name(), factor),
-                   collectives::widened(*schedule, factor), one.group, options, report);
+                   collectives::widened(*schedule, factor), one.groups.outermost(), options,
+                   report);
     if (const auto sliced = collectives::sliced(*schedule, factor))
-      prove_schedule(fmt::format("{}, {} slices", one.name(), factor), *sliced, one.group, options,
-                     report);
+      prove_schedule(fmt::format("{}, {} slices", one.name(), factor), *sliced,
+                     one.groups.outermost(), options, report);
   }
 }
 

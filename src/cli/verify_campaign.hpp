@@ -31,7 +31,7 @@ struct Case {
   const collectives::Algorithm* algorithm = nullptr;
   int ranks = 1;
   Rank root = 0;
-  int group = 1;
+  collectives::GroupSizes groups;
 
   std::string name() const;  // "all_reduce/ring, 4 ranks"
 };

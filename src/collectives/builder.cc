@@ -90,7 +90,19 @@ void Builder::repeat(int times, const std::function<void(AffineIndex)>& body) {
   if (program_.parts.back().body.empty()) program_.parts.pop_back();
 }
 
-Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, int group) {
+int GroupSizes::outermost() const {
+  int ranks = 1;
+  for (const int size : sizes_) ranks *= size;
+  return ranks;
+}
+
+std::string GroupSizes::text() const {
+  std::string text;
+  for (const int size : sizes_) text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
+Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, const GroupSizes& groups) {
   Schedule schedule;
   schedule.algorithm = algorithm.name;
   schedule.shape = shape;
@@ -99,7 +111,7 @@ Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, int group
     if (shape.ranks == 1)
       tell_alone(builder);
     else
-      algorithm.tell(builder, group);
+      algorithm.tell(builder, groups);
     Program program = builder.take();
     // Regular algorithms say the same for every rank: then this finds the first program at once.
     const auto known = std::find(schedule.programs.begin(), schedule.programs.end(), program);
@@ -109,10 +121,10 @@ Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, int group
   return schedule;
 }
 
-Result<Schedule> build(const Algorithm& algorithm, int ranks, Rank root, int group) {
-  Result<ScheduleShape> shape = algorithm.shape(ranks, root, group);
+Result<Schedule> build(const Algorithm& algorithm, int ranks, Rank root, const GroupSizes& groups) {
+  Result<ScheduleShape> shape = algorithm.shape(ranks, root, groups);
   if (!shape.ok()) return shape.status();
-  return build(algorithm, *shape, group);
+  return build(algorithm, *shape, groups);
 }
 
 }  // namespace tutti::collectives

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/schedule.hpp"
@@ -25,6 +26,27 @@ struct Group {
 
   // The world rank of member `index`.
   AffineIndex rank_of(AffineIndex index) const { return index * stride + base; }
+};
+
+// The sizes of groups within groups, from the inside out: ranks of the innermost group, groups of
+// the one around it, ... What holds the outermost groups is the world, whose size says how many
+// there are. None: nothing is known of groups.
+class GroupSizes {
+ public:
+  GroupSizes() = default;
+  GroupSizes(int group) {  // implicit: nodes of so many ranks; 1 is none
+    if (group > 1) sizes_.push_back(group);
+  }
+  explicit GroupSizes(std::vector<int> sizes) : sizes_(std::move(sizes)) {}
+
+  std::span<const int> sizes() const { return sizes_; }
+  int outermost() const;     // ranks of an outermost group; 1 when there are none
+  std::string text() const;  // "2x4"
+
+  friend bool operator==(const GroupSizes&, const GroupSizes&) = default;
+
+ private:
+  std::vector<int> sizes_;
 };
 
 class Builder {
@@ -84,16 +106,18 @@ struct Algorithm {
   std::string_view name;
   Collective collective;
   // The shape for so many ranks (chunks, scratch), or the reason why it cannot serve.
-  Result<ScheduleShape> (*shape)(int ranks, Rank root, int group);
-  void (*tell)(Builder&, int group);
+  Result<ScheduleShape> (*shape)(int ranks, Rank root, const GroupSizes& groups);
+  void (*tell)(Builder&, const GroupSizes& groups);
   std::string_view summary;  // one line for `tutti plan` and the docs
-  bool grouped = false;      // `group` (ranks per node) matters
+  bool grouped = false;      // `groups` matter
 };
 
-// Tells `algorithm` for every rank. `group`: ranks per node, for two-level algorithms.
-Result<Schedule> build(const Algorithm& algorithm, int ranks, Rank root, int group = 1);
+// Tells `algorithm` for every rank. `groups`: of neighbours, for algorithms of several levels.
+Result<Schedule> build(const Algorithm& algorithm, int ranks, Rank root,
+                       const GroupSizes& groups = {});
 
 // Tells it for the given shape (as another number of chunks).
-Schedule build(const Algorithm& algorithm, const ScheduleShape& shape, int group = 1);
+Schedule build(const Algorithm& algorithm, const ScheduleShape& shape,
+               const GroupSizes& groups = {});
 
 }  // namespace tutti::collectives

@@ -34,16 +34,22 @@ std::string busbw(const Explanation& explanation, const Candidate& candidate) {
   return fmt::format("{:.4g}", bytes * factor / candidate.predicted_us / 1000);
 }
 
+// "hierarchical 4x2" where there are groups within groups.
+std::string full_name(const Candidate& c) {
+  if (c.groups.sizes().size() < 2) return c.algorithm;
+  return c.algorithm + " " + c.groups.text();
+}
+
 std::string candidate_line(const Explanation& explanation, const Candidate& c, bool chosen) {
   const std::string time = c.predicted_us > 0 ? format_time(c.predicted_us) : "-";
   return fmt::format("{} {:<17} {:<9} {:>8} {:>7} {:>10} {:>11} {:>9} {:>9}  {}\n",
-                     chosen ? '*' : ' ', c.algorithm, lowering_name(c.settings),
+                     chosen ? '*' : ' ', full_name(c), lowering_name(c.settings),
                      c.settings.channels, c.slices, base::format_bytes(c.settings.slice_bytes),
                      time, busbw(explanation, c), percent_of_bound(explanation, c), c.limited_by);
 }
 
 std::string comparison(const Candidate& best, const Candidate& next) {
-  const std::string name = fmt::format("{}, {}", next.algorithm, lowering_name(next.settings));
+  const std::string name = fmt::format("{}, {}", full_name(next), lowering_name(next.settings));
   const double ratio = next.predicted_us / best.predicted_us;
   if (!(ratio >= 1.005)) return fmt::format("not slower than {}", name);
   return fmt::format("{:.3g} times as quick as {}", ratio, name);
@@ -96,7 +102,7 @@ std::string reason(const Explanation& explanation) {
   const std::size_t possible = possible_count(explanation);
   if (possible == 0) return "nothing can serve";
   const Candidate& best = explanation.candidates.front();
-  std::string text = fmt::format("{}, {}: ", best.algorithm, lowering_name(best.settings));
+  std::string text = fmt::format("{}, {}: ", full_name(best), lowering_name(best.settings));
   text += possible == 1 ? "the only candidate" : comparison(best, explanation.candidates[1]);
   if (best.predicted_us > 0)
     text += fmt::format(", {} of the bound; limited by {}", percent_of_bound(explanation, best),
@@ -120,10 +126,13 @@ std::string to_text(const Explanation& explanation) {
   for (std::size_t i = possible; i < explanation.candidates.size(); ++i) {
     const Candidate& candidate = explanation.candidates[i];
     const std::string line =
-        fmt::format("  {:<17} not possible: {}\n", candidate.algorithm, candidate.not_possible);
+        fmt::format("  {:<17} not possible: {}\n", full_name(candidate), candidate.not_possible);
     if (line != last) text += line;
     last = line;
   }
+  if (is_reduction(query.collective) && query.form != ReductionForm::any)
+    text += fmt::format("\nreduce_order=rank_tree leaves {} of {} candidates\n", possible,
+                        explanation.candidates.size());
   text += fmt::format("\nchoice: {}\n", reason(explanation));
   const double bound = explanation.bound_us();
   text += "\nlower bounds\n";

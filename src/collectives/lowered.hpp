@@ -88,6 +88,9 @@ struct LoweredProgram {
   std::vector<std::int32_t> sends;     // messages to peers[k]
   std::vector<std::int32_t> receives;  // messages from peers[k]
   std::vector<LoweredStep> steps;
+  // Reductions fold their sources by the canonical tree (verifier_expression.hpp), not one after
+  // the other; sources stand in the order of ranks then.
+  bool ordered = false;
 
   friend bool operator==(const LoweredProgram&, const LoweredProgram&) = default;
 };

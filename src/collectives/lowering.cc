@@ -240,6 +240,19 @@ std::vector<LoweredProgram> lower_all(const Schedule& schedule) {
   return lowered;
 }
 
+LoweredProgram in_rank_order(LoweredProgram program) {
+  const auto rank_of = [&](const LoweredOperand& source) {
+    if (source.kind == Operand::Kind::chunks) return program.rank;
+    return program.peers[static_cast<std::size_t>(source.stream)];
+  };
+  for (LoweredStep& step : program.steps)
+    std::stable_sort(
+        step.sources.begin(), step.sources.end(),
+        [&](const LoweredOperand& x, const LoweredOperand& y) { return rank_of(x) < rank_of(y); });
+  program.ordered = true;
+  return program;
+}
+
 LoweredProgram lower_point_to_point(int ranks, Rank rank, Rank to, Rank from) {
   LoweredProgram program;
   program.shape.collective = Collective::send_recv;

@@ -15,6 +15,11 @@ LoweredProgram lower(const Schedule& schedule, Rank rank);
 // Every rank's, expanding each program once: for verifiers and simulated worlds.
 std::vector<LoweredProgram> lower_all(const Schedule& schedule);
 
+// The same program with the sources of every reduction in the order of ranks: memory counts as its
+// owner, a message as its sender. For schedules whose expression has been proved
+// (verifier_expression.hpp).
+LoweredProgram in_rank_order(LoweredProgram program);
+
 // The program of a rank that sends its input to `to` and receives its output from `from`; either
 // may be -1 (nobody). Sending to oneself is receiving from oneself.
 LoweredProgram lower_point_to_point(int ranks, Rank rank, Rank to, Rank from);

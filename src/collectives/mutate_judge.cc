@@ -1,8 +1,9 @@
 // What becomes of a mutant: rejected by the verifier, or proved right in some other way:
 //
 //   same program     after a normal form that only uses what single fields mean (a reduce of one
-//                    source is a copy; a landing that nothing lands in or is offered from means
-//                    nothing; in a barrier it does not matter how often one has heard of somebody)
+//                    source is a copy; a copy onto itself does nothing; a landing that nothing
+//                    lands in or is offered from means nothing; in a barrier it does not matter how
+//                    often one has heard of somebody)
 //   implied order    only a dependency is missing, and a search through the remaining waits, those
 //                    that hold whatever way messages travel, finds an order for every two steps of
 //                    that rank which touch the same memory
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -24,6 +26,7 @@ namespace {
 
 constexpr int kExploredRanksMax = 4;
 constexpr std::int64_t kExploredStatesMax = 400'000;
+constexpr int kRareMixtures = 200;
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -49,6 +52,8 @@ LoweredStep normal_form(LoweredStep step, Collective collective) {
   if (step.kind == StepKind::reduce && step.sources.size() == 1 && !step.finish)
     step.kind = StepKind::copy;
   if (!uses_landing(step)) step.landing = -1;
+  if (step.kind == StepKind::copy && step.landing < 0 && step.destinations.size() > 1)
+    std::erase_if(step.destinations, [&](const LoweredOperand& d) { return d == step.sources[0]; });
   step.depends.clear();
   return step;
 }
@@ -62,13 +67,13 @@ class Ends {
     for (const LoweredProgram& program : world)
       for (std::size_t s = 0; s < program.steps.size(); ++s) {
         const Place place{program.rank, static_cast<int>(s)};
-        for (const LoweredOperand& d : program.steps[s].destinations)
-          if (is_message(d)) sender_[key(program, d, true)] = place;
-        for (const LoweredOperand& o : program.steps[s].sources) {
-          if (!is_message(o)) continue;
-          receiver_[key(program, o, false)] = place;
-          if (o.direct == DirectForm::push) pushed_.insert(key(program, o, false));
+        for (const LoweredOperand& d : program.steps[s].destinations) {
+          if (!is_message(d)) continue;
+          sender_[key(program, d, true)] = place;
+          travels_[key(program, d, true)] = {d.direct, d.buffer};
         }
+        for (const LoweredOperand& o : program.steps[s].sources)
+          if (is_message(o)) receiver_[key(program, o, false)] = place;
       }
   }
 
@@ -87,19 +92,16 @@ class Ends {
       if (!dependency.fused) found.push_back({program.rank, dependency.step});
     for (const LoweredOperand& source : step.sources) {
       if (!is_message(source)) continue;
-      Key message = key(program, source, false);
+      const Key message = key(program, source, false);
       found.push_back(sender_.at(message));
-      // Messages that are never pushed are taken in order among themselves.
+      // A push is granted in order, but waits for nothing when it is read.
       if (source.direct == DirectForm::push) continue;
-      do {
-        --std::get<2>(message);
-      } while (pushed_.count(message) > 0);
-      if (std::get<2>(message) >= 0) found.push_back(receiver_.at(message));
+      if (const auto earlier = alike_before(message)) found.push_back(receiver_.at(*earlier));
     }
     for (const LoweredOperand& destination : step.destinations) {
       if (!is_message(destination)) continue;
-      Key message = key(program, destination, true);
-      if (--std::get<2>(message) >= 0) found.push_back(sender_.at(message));
+      if (const auto earlier = alike_before(key(program, destination, true)))
+        found.push_back(sender_.at(*earlier));
     }
     return found;
   }
@@ -113,9 +115,20 @@ class Ends {
                 : Key{peer, program.rank, operand.ordinal};
   }
 
+  // The latest earlier message of the stream that travels as this one does in every call: only
+  // those are sent and taken in order.
+  std::optional<Key> alike_before(const Key& message) const {
+    Key earlier = message;
+    while (--std::get<2>(earlier) >= 0)
+      if (const auto known = travels_.find(earlier);
+          known != travels_.end() && known->second == travels_.at(message))
+        return earlier;
+    return std::nullopt;
+  }
+
   std::map<Key, Place> sender_;
   std::map<Key, Place> receiver_;
-  std::set<Key> pushed_;
+  std::map<Key, std::pair<DirectForm, Buffer>> travels_;  // and what is touched when direct
 };
 
 // All executions that are over when the step at `start` executes.
@@ -324,6 +337,17 @@ MutantFate judge_in_modes(const LoweredWorld& original, const LoweredWorld& muta
   return fate;
 }
 
+// What only some mixture of direct and staged messages shows: tried where nothing else decided.
+MutantFate judge_in_mixtures(const LoweredWorld& mutant) {
+  for (int seed = 0; seed < kRareMixtures; ++seed) {
+    const auto addressable =
+        some_direct(static_cast<int>(mutant.size()), static_cast<std::uint64_t>(seed));
+    const Verdict verdict = verify_lowered(mutant, addressable);
+    if (!verdict.ok()) return {verdict.fault, verdict.reason, {}};
+  }
+  return {};
+}
+
 LoweredWorld staged(const TwoSidedWorld& world) {
   LoweredWorld lowered;
   for (std::size_t r = 0; r < world.programs.size(); ++r)
@@ -362,7 +386,9 @@ MutantFate judge_mutant(const LoweredWorld& original, const Mutant<LoweredWorld>
   std::vector<Addressability> modes = {all_staged(ranks), all_direct(ranks)};
   for (int seed = 0; seed < mixtures; ++seed)
     modes.push_back(some_direct(ranks, static_cast<std::uint64_t>(seed)));
-  return judge_in_modes(original, mutant.world, modes);
+  MutantFate fate = judge_in_modes(original, mutant.world, modes);
+  const bool undecided = !fate.rejected() && !fate.equivalent();
+  return undecided ? judge_in_mixtures(mutant.world) : fate;
 }
 
 std::int64_t MutationReport::rejected() const {

@@ -24,12 +24,13 @@ class Fnv {
 
 }  // namespace
 
-std::uint64_t plan_hash(std::string_view algorithm, int group, const ScheduleShape& shape,
-                        const PlanSettings& settings) {
+std::uint64_t plan_hash(std::string_view algorithm, const GroupSizes& groups,
+                        const ScheduleShape& shape, const PlanSettings& settings) {
   Fnv fnv;
   fnv.add(algorithm);
+  fnv.add(groups.text());
   for (int value :
-       {group, static_cast<int>(shape.collective), shape.ranks, shape.root, shape.chunks,
+       {static_cast<int>(shape.collective), shape.ranks, shape.root, shape.chunks,
         shape.scratch_blocks, shape.message_chunks_max, settings.channels, settings.direct ? 1 : 0})
     fnv.add(static_cast<std::uint64_t>(value));
   fnv.add(settings.slice_bytes);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/builder.hpp"
 #include "collectives/lowered.hpp"
 
 namespace tutti::collectives {
@@ -25,11 +26,11 @@ struct Plan {
   std::string algorithm;
   PlanSettings settings;
   std::shared_ptr<const LoweredProgram> program;  // shared by all settings of one algorithm
-  std::uint64_t hash = 0;                         // of algorithm, group, shape and settings
+  std::uint64_t hash = 0;                         // of algorithm, groups, shape and settings
 };
 
-// The hash that all ranks' calls carry. `group`: ranks per node of two-level algorithms.
-std::uint64_t plan_hash(std::string_view algorithm, int group, const ScheduleShape& shape,
-                        const PlanSettings& settings);
+// The hash that all ranks' calls carry. `groups`: what algorithms of several levels go by.
+std::uint64_t plan_hash(std::string_view algorithm, const GroupSizes& groups,
+                        const ScheduleShape& shape, const PlanSettings& settings);
 
 }  // namespace tutti::collectives

@@ -35,6 +35,8 @@ constexpr std::size_t kSmallestSlice = 4096;
 constexpr std::size_t kFirstPoint = 64;
 constexpr std::size_t kPointFactor = 4;
 
+const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
+
 Status refuse(std::string text) { return Status(StatusCode::invalid_argument, std::move(text)); }
 
 // Operands of all ranks, without unrolling anything.
@@ -55,15 +57,24 @@ std::size_t operand_count(const Schedule& schedule) {
   return total;
 }
 
-// Ranks per node when every node holds equally many consecutive ones, else 1.
-int ranks_per_node(const Topology& topology, const std::vector<VertexId>& placement) {
-  std::vector<VertexId> nodes;
+// What of the machine holds a seat: its node, or the package or memory domain that it belongs to.
+VertexId holder(const Topology& topology, VertexId seat, VertexKind kind) {
+  VertexId vertex = seat;
+  while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
+    vertex = topology.vertex(vertex).parent;
+  return vertex;
+}
+
+// Ranks per holder when every one holds equally many consecutive ones, else 1.
+int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, VertexKind kind) {
+  std::vector<VertexId> holders;
   std::vector<int> sizes;
   for (const VertexId seat : placement) {
-    const VertexId node = topology.node_of(seat);
-    if (nodes.empty() || nodes.back() != node) {
-      if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return 1;
-      nodes.push_back(node);
+    const VertexId found = holder(topology, seat, kind);
+    if (found == VertexId::none) return 1;
+    if (holders.empty() || holders.back() != found) {
+      if (std::find(holders.begin(), holders.end(), found) != holders.end()) return 1;
+      holders.push_back(found);
       sizes.push_back(0);
     }
     ++sizes.back();
@@ -71,6 +82,25 @@ int ranks_per_node(const Topology& topology, const std::vector<VertexId>& placem
   const bool equal =
       std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes.front(); });
   return equal && !sizes.empty() ? sizes.front() : 1;
+}
+
+// The groups that algorithms of several levels may go by: nodes; and what nodes consist of, alone
+// or within nodes. At least one, which may be none.
+std::vector<GroupSizes> groups_of(const Topology& topology,
+                                  const std::vector<VertexId>& placement) {
+  const int ranks = static_cast<int>(placement.size());
+  const int node = ranks_per(topology, placement, VertexKind::node);
+  std::vector<GroupSizes> found = {GroupSizes(node)};
+  for (const VertexKind kind : {VertexKind::package, VertexKind::numa}) {
+    const int inner = ranks_per(topology, placement, kind);
+    if (inner < 2 || inner >= node || node % inner != 0) continue;
+    GroupSizes groups = node < ranks ? GroupSizes({inner, node / inner}) : GroupSizes(inner);
+    if (std::find(found.begin(), found.end(), groups) == found.end())
+      found.push_back(std::move(groups));
+  }
+  // One node: the groups within it are the only ones.
+  if (found.size() > 1 && node == ranks) found.erase(found.begin());
+  return found;
 }
 
 // Costs of one schedule in one lowering, by chunk size.
@@ -117,11 +147,13 @@ class PriceTable {
 // An algorithm for one shape: its schedule, prices, and programs that were asked for.
 struct Entry {
   const Algorithm* algorithm = nullptr;
+  GroupSizes groups;
   std::string not_possible;
   Schedule schedule;
   std::array<std::optional<PriceTable>, 2> prices;  // staged, direct
   std::string not_priced;
-  std::map<Rank, std::shared_ptr<const LoweredProgram>> programs;
+  std::optional<ExpressionProof> expression;
+  std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> programs;  // or ordered
 
   std::size_t memory_bytes() const {
     std::size_t bytes = sizeof(Entry) + bytes_of(schedule);
@@ -143,9 +175,31 @@ struct Choice {
 };
 
 using ShapeKey = std::pair<Collective, Rank>;
-using PlanKey = std::tuple<Collective, Rank, std::size_t, DataType, bool, Rank>;
+using PlanKey =
+    std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
+
+// The form that matters: only reductions have one.
+ReductionForm form_of(const PlanQuery& query) {
+  return is_reduction(query.collective) ? query.form : ReductionForm::any;
+}
+
+// Why the schedule may not serve under the order that the query asks for; empty when it may.
+std::string out_of_order(Entry& entry, const PlanQuery& query) {
+  const ReductionForm form = form_of(query);
+  if (form == ReductionForm::any || !entry.not_possible.empty()) return {};
+  if (!entry.expression) entry.expression = prove_expressions(entry.schedule);
+  if (entry.expression->form >= form) return {};
+  const bool direct = entry.algorithm->name == "direct";
+  return fmt::format("{}, which reduce_order=rank_tree forbids for {}{}", entry.expression->reason,
+                     to_string(query.type), direct ? "" : "; use direct");
+}
 
 }  // namespace
+
+ReductionForm rank_tree_form(DataType type) {
+  if (!is_floating(type)) return ReductionForm::any;
+  return size_of(type) >= sizeof(float) ? ReductionForm::tree : ReductionForm::one_pass;
+}
 
 struct Planner::State {
   State(Topology t, std::vector<VertexId> p, PlannerOptions o)
@@ -153,13 +207,13 @@ struct Planner::State {
         placement(std::move(p)),
         options(std::move(o)),
         machine(topology, placement),
-        group(ranks_per_node(topology, placement)) {}
+        groups(groups_of(topology, placement)) {}
 
   Topology topology;
   std::vector<VertexId> placement;
   PlannerOptions options;
   Machine machine;
-  int group;
+  std::vector<GroupSizes> groups;  // one or more
   std::map<ShapeKey, std::vector<std::unique_ptr<Entry>>> families;
   std::map<PlanKey, std::shared_ptr<const Plan>> plans;
   std::map<ShapeKey, Bounds> bounds;
@@ -168,16 +222,18 @@ struct Planner::State {
 
   Status check(const PlanQuery& query) const;
   Result<std::vector<std::unique_ptr<Entry>>*> family(const PlanQuery& query);
-  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const PlanQuery& query);
+  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
+                                            const PlanQuery& query);
   Status price(Entry& entry);
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;
   Choice settle(Entry& entry, bool direct, const PlanQuery& query);
+  void add_choices(Entry& entry, bool forced, const PlanQuery& query, std::vector<Choice>& found);
   Result<std::vector<Choice>> choices(const PlanQuery& query);
   std::string limit(const Choice& choice) const;
   Candidate tell(const Choice& choice) const;
-  std::shared_ptr<const Plan> make_plan(const Choice& choice, Rank rank) const;
+  std::shared_ptr<const Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
 };
 
 Status Planner::State::check(const PlanQuery& query) const {
@@ -210,20 +266,23 @@ Result<std::vector<std::unique_ptr<Entry>>*> Planner::State::family(const PlanQu
   }
   std::vector<std::unique_ptr<Entry>> entries;
   for (const Algorithm* algorithm : algorithms) {
-    Result<std::unique_ptr<Entry>> entry = make_entry(*algorithm, query);
-    TUTTI_TRY(entry);
-    entries.push_back(std::move(*entry));
+    for (const GroupSizes& groups_tried : algorithm->grouped ? groups : kNoGroups) {
+      Result<std::unique_ptr<Entry>> entry = make_entry(*algorithm, groups_tried, query);
+      TUTTI_TRY(entry);
+      entries.push_back(std::move(*entry));
+    }
   }
   return &families.emplace(key, std::move(entries)).first->second;
 }
 
 Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algorithm,
+                                                          const GroupSizes& groups_tried,
                                                           const PlanQuery& query) {
   auto entry = std::make_unique<Entry>();
+  entry->groups = groups_tried;
   entry->algorithm = &algorithm;
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
-  Result<Schedule> schedule =
-      build(algorithm, ranks(), rooted ? query.root : 0, algorithm.grouped ? group : 1);
+  Result<Schedule> schedule = build(algorithm, ranks(), rooted ? query.root : 0, groups_tried);
   if (!schedule.ok()) {
     entry->not_possible = schedule.status().message();
     return entry;
@@ -279,7 +338,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   best.settings.direct = direct;
   if (!best.not_possible.empty()) return best;
   std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
-  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  const auto bytes = static_cast<double>(query.bytes());
   const ScheduleShape& shape = entry.schedule.shape;
   if (query.varied && (shape.chunks > 1 || shape.scratch_blocks > 0)) {
     best.not_possible = "needs blocks of equal size; use ring, direct or pairwise";
@@ -290,7 +349,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   for (const int channels : query.varied ? one : channel_choices()) {
     for (const std::size_t slice_bytes : slice_choices()) {
       const std::size_t slices =
-          slices_needed(shape, query.count, size_of(query.type), channels, slice_bytes);
+          slices_needed(shape, query.values(), query.value_bytes(), channels, slice_bytes);
       if (slices == 0) continue;
       Choice choice{&entry, {channels, slice_bytes, direct}, 0, {}, 0, slices, {}};
       choice.slices *= static_cast<std::size_t>(channels);
@@ -306,53 +365,67 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
     }
   }
   if (!found)
-    best.not_possible =
-        fmt::format("slices of {} bytes cannot hold {} chunks of {} in one message",
-                    slice_choices().front(), shape.message_chunks_max, to_string(query.type));
+    best.not_possible = fmt::format(
+        "slices of {} bytes cannot hold {} chunks of {} x {} in one message",
+        slice_choices().front(), shape.message_chunks_max, query.width, to_string(query.type));
   return best;
 }
 
-// Every algorithm in every lowering that can do something for it; cheapest first, then those that
-// are not priced, then the impossible ones.
+// One algorithm in every lowering that can do something for it.
+void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& query,
+                                 std::vector<Choice>& found) {
+  const std::string disorder = out_of_order(entry, query);
+  for (const bool direct : {false, true}) {
+    if (query.varied ? direct : !tries(direct)) continue;
+    const std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
+    if (direct && options.lowering == Lowering::automatic && prices &&
+        !prices->graph().any_direct())
+      continue;  // the same as staged, but exchanging addresses for nothing
+    if (direct && options.lowering == Lowering::automatic &&
+        query.bytes() < options.direct_bytes_min)
+      continue;
+    found.push_back(settle(entry, direct, query));
+    Choice& choice = found.back();
+    if (choice.not_possible.empty()) choice.not_possible = disorder;
+    if (!forced && choice.not_possible.empty()) choice.not_possible = entry.not_priced;
+  }
+}
+
+// Cheapest first, then those that are not priced, then the impossible ones.
 Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
   TUTTI_TRY(check(query));
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
   TUTTI_TRY(entries);
   std::vector<Choice> found;
-  for (const std::unique_ptr<Entry>& entry : **entries) {
-    const bool forced = (*entries)->size() == 1;
-    for (const bool direct : {false, true}) {
-      if (query.varied ? direct : !tries(direct)) continue;
-      const std::optional<PriceTable>& prices = entry->prices[direct ? 1 : 0];
-      if (direct && options.lowering == Lowering::automatic && prices &&
-          !prices->graph().any_direct())
-        continue;  // the same as staged, but exchanging addresses for nothing
-      if (direct && options.lowering == Lowering::automatic &&
-          query.count * size_of(query.type) < options.direct_bytes_min)
-        continue;
-      found.push_back(settle(*entry, direct, query));
-      if (!forced && found.back().not_possible.empty())
-        found.back().not_possible = entry->not_priced;
-    }
-  }
-  std::stable_sort(found.begin(), found.end(), [](const Choice& x, const Choice& y) {
-    if (x.not_possible.empty() != y.not_possible.empty()) return x.not_possible.empty();
-    return x.not_possible.empty() && x.time_ns < y.time_ns;
+  for (const std::unique_ptr<Entry>& entry : **entries)
+    add_choices(*entry, (*entries)->front()->algorithm == (*entries)->back()->algorithm, query,
+                found);
+  const auto possible = [](const Choice& choice) { return choice.not_possible.empty(); };
+  // Where the order of a reduction leaves nothing that is priced, what is not priced must do.
+  if (form_of(query) != ReductionForm::any && std::none_of(found.begin(), found.end(), possible))
+    for (Choice& choice : found)
+      if (choice.not_possible == choice.entry->not_priced) choice.not_possible.clear();
+  std::stable_sort(found.begin(), found.end(), [&](const Choice& x, const Choice& y) {
+    if (possible(x) != possible(y)) return possible(x);
+    return possible(x) && x.time_ns < y.time_ns;
   });
   return found;
 }
 
-std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, Rank rank) const {
+std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool ordered,
+                                                      Rank rank) const {
   Entry& entry = *choice.entry;
-  std::shared_ptr<const LoweredProgram>& program = entry.programs[rank];
-  if (program == nullptr)
-    program = std::make_shared<const LoweredProgram>(lower(entry.schedule, rank));
+  std::shared_ptr<const LoweredProgram>& program = entry.programs[{rank, ordered}];
+  if (program == nullptr) {
+    LoweredProgram lowered = lower(entry.schedule, rank);
+    if (ordered) lowered = in_rank_order(std::move(lowered));
+    program = std::make_shared<const LoweredProgram>(std::move(lowered));
+  }
   auto plan = std::make_shared<Plan>();
   plan->algorithm = entry.algorithm->name;
   plan->settings = choice.settings;
   plan->program = program;
-  plan->hash = plan_hash(plan->algorithm, entry.algorithm->grouped ? group : 1,
-                         entry.schedule.shape, choice.settings);
+  plan->hash = plan_hash(plan->algorithm, entry.groups, entry.schedule.shape, choice.settings);
   return plan;
 }
 
@@ -372,7 +445,7 @@ Candidate Planner::State::tell(const Choice& choice) const {
   Candidate candidate;
   candidate.algorithm = choice.entry->algorithm->name;
   candidate.settings = choice.settings;
-  candidate.group = choice.entry->algorithm->grouped ? group : 1;
+  candidate.groups = choice.entry->groups;
   candidate.not_possible = choice.not_possible;
   if (!candidate.not_possible.empty()) return candidate;
   candidate.slices = choice.slices;
@@ -392,7 +465,8 @@ int Planner::ranks() const { return state_->ranks(); }
 
 Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank rank) {
   TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
-  const PlanKey key{query.collective, query.root, query.count, query.type, query.varied, rank};
+  const PlanKey key{query.collective, query.root,     query.count, query.type,
+                    query.varied,     form_of(query), query.width, rank};
   const auto known = state_->plans.find(key);
   if (known != state_->plans.end()) return known->second;
   const Result<std::vector<Choice>> choices = state_->choices(query);
@@ -402,8 +476,9 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
     return Status(StatusCode::unsupported,
                   fmt::format("{} by {}: {}", to_string(query.collective),
                               best.entry->algorithm->name, best.not_possible));
+  const bool ordered = form_of(query) != ReductionForm::any;
   if (state_->plans.size() >= kPlansMax) state_->plans.clear();
-  return state_->plans.emplace(key, state_->make_plan(best, rank)).first->second;
+  return state_->plans.emplace(key, state_->make_plan(best, ordered, rank)).first->second;
 }
 
 Result<Explanation> Planner::explain(const PlanQuery& query) {
@@ -421,7 +496,7 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
     state_->bounds.emplace(key, std::move(*bounds));
   }
   const Bounds& bounds = state_->bounds.at(key);
-  const double bytes = static_cast<double>(query.count) * static_cast<double>(size_of(query.type));
+  const auto bytes = static_cast<double>(query.bytes());
   explanation.latency_bound_us = bounds.latency_ns / 1000;
   explanation.bandwidth_bound_us = bounds.link_ns_per_byte * bytes / 1000;
   explanation.memory_bound_us = bounds.memory_ns_per_byte * bytes / 1000;

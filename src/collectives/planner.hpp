@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "collectives/plan.hpp"
+#include "collectives/verifier_expression.hpp"
 #include "tutti/schedule.hpp"
 #include "tutti/topology.hpp"
 
@@ -49,13 +50,25 @@ struct PlanQuery {
   // Blocks differ in size; `count` is what they have on average. Only for schedules that never cut
   // a block or set one aside, staged and on one channel, because no rank knows all addresses.
   bool varied = false;
+  // Of a reduction: only schedules that are proved to have at least this form. With more than `any`
+  // the plan's program is an ordered one.
+  ReductionForm form = ReductionForm::any;
+  std::size_t width = 1;  // so many elements are never cut apart
+
+  std::size_t value_bytes() const { return size_of(type) * width; }
+  std::size_t values() const { return count / width; }
+  std::size_t bytes() const { return count * size_of(type); }
 };
+
+// What reduce_order=rank_tree asks of the schedules that reduce this type: nothing where every
+// order gives the same bits; of floats that would be rounded between steps, that there are none.
+ReductionForm rank_tree_form(DataType type);
 
 // One way of doing a call, with what it is predicted to cost.
 struct Candidate {
   std::string algorithm;
   PlanSettings settings;
-  int group = 1;             // ranks per node of two-level algorithms
+  GroupSizes groups;         // of algorithms of several levels
   std::string not_possible;  // the reason, when it cannot serve; then nothing below counts
   std::size_t slices = 1;    // on all channels together
   double predicted_us = 0;

@@ -45,6 +45,14 @@ class Reader {
   std::size_t at_ = 0;
 };
 
+// Operations on the wire: every ReduceOp, then the special kinds.
+constexpr auto kPlainOps = static_cast<std::uint8_t>(std::size(kAllReduceOps));
+
+std::string_view operation_name(const Signature& s) {
+  if (s.special == SpecialKind::premul_sum) return "premul_sum";
+  return s.special == SpecialKind::custom ? "custom operation" : tutti::to_string(s.op);
+}
+
 }  // namespace
 
 std::string to_string(const Signature& s) {
@@ -53,7 +61,7 @@ std::string to_string(const Signature& s) {
   std::string text =
       fmt::format("{}{} #{}: {} x {}", tutti::to_string(s.collective), s.varied ? "_v" : "",
                   s.sequence, s.count, tutti::to_string(s.type));
-  if (is_reduction(s.collective)) text += fmt::format(", {}", tutti::to_string(s.op));
+  if (is_reduction(s.collective)) text += fmt::format(", {}", operation_name(s));
   if (has_root(s.collective)) text += fmt::format(", root {}", s.root);
   return text + fmt::format(", plan {:016x}", s.plan_hash);
 }
@@ -64,7 +72,9 @@ void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> ou
   writer.put(s.sequence);
   writer.put(static_cast<std::uint8_t>(s.collective));
   writer.put(static_cast<std::uint8_t>(s.type));
-  writer.put(static_cast<std::uint8_t>(s.op));
+  const auto special = static_cast<std::uint8_t>(s.special);
+  writer.put(special == 0 ? static_cast<std::uint8_t>(s.op)
+                          : static_cast<std::uint8_t>(kPlainOps + special - 1));
   writer.put(static_cast<std::uint8_t>(s.direct ? kDirect : s.varied ? kVaried : kPlain));
   writer.put(s.root);
   writer.put(s.count);
@@ -95,11 +105,14 @@ std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   const auto op = reader.take<std::uint8_t>();
   const auto kind = reader.take<std::uint8_t>();
   if (collective >= std::size(kAllCollectives) || type >= std::size(kAllDataTypes) ||
-      op >= std::size(kAllReduceOps) || kind > kVaried)
+      op > kPlainOps + static_cast<int>(SpecialKind::custom) - 1 || kind > kVaried)
     return std::nullopt;
   s.collective = static_cast<Collective>(collective);
   s.type = static_cast<DataType>(type);
-  s.op = static_cast<ReduceOp>(op);
+  if (op < kPlainOps)
+    s.op = static_cast<ReduceOp>(op);
+  else
+    s.special = static_cast<SpecialKind>(op - kPlainOps + 1);
   s.direct = kind == kDirect;
   s.varied = kind == kVaried;
   s.root = reader.take<std::int32_t>();

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/special_reduction.hpp"
 #include "tutti/transport.hpp"
 #include "tutti/types.hpp"
 
@@ -27,6 +28,7 @@ struct Signature {
   std::int32_t root = 0;
   std::uint64_t count = 0;
   std::uint64_t plan_hash = 0;
+  SpecialKind special = SpecialKind::none;  // what is summed is more than `op` says
   bool varied = false;  // blocks differ in size: `count` is all of them, where all ranks know it
 
   friend bool operator==(const Signature&, const Signature&) = default;

@@ -28,15 +28,23 @@ Status not_connected() {
 }
 
 Request request_of(Collective collective, const void* input, void* output, std::size_t count,
-                   DataType type, ReduceOp op = ReduceOp::sum, Rank root = 0) {
+                   DataType type, Rank root = 0) {
   Request request;
   request.collective = collective;
   request.input = input;
   request.output = output;
   request.count = count;
   request.type = type;
-  request.op = op;
   request.root = root;
+  return request;
+}
+
+// Lifetime  the reduction's, until the request has been run or started.
+Request reduction_request(Collective collective, const void* input, void* output, std::size_t count,
+                          DataType type, const Reduction& op, Rank root = 0) {
+  Request request = request_of(collective, input, output, count, type, root);
+  request.op = op.op();
+  if (op.special() != nullptr) request.special = &op.special();
   return request;
 }
 
@@ -196,9 +204,9 @@ Result<Communicator> Communicator::split(int color, int key) {
 }
 
 Status Communicator::all_reduce(const void* input, void* output, std::size_t count, DataType type,
-                                ReduceOp op) {
+                                const Reduction& op) {
   if (!state_) return not_connected();
-  return state_->run(request_of(Collective::all_reduce, input, output, count, type, op));
+  return state_->run(reduction_request(Collective::all_reduce, input, output, count, type, op));
 }
 
 Status Communicator::all_gather(const void* input, void* output, std::size_t count, DataType type) {
@@ -207,36 +215,33 @@ Status Communicator::all_gather(const void* input, void* output, std::size_t cou
 }
 
 Status Communicator::reduce_scatter(const void* input, void* output, std::size_t count,
-                                    DataType type, ReduceOp op) {
+                                    DataType type, const Reduction& op) {
   if (!state_) return not_connected();
-  return state_->run(request_of(Collective::reduce_scatter, input, output, count, type, op));
+  return state_->run(reduction_request(Collective::reduce_scatter, input, output, count, type, op));
 }
 
 Status Communicator::broadcast(const void* input, void* output, std::size_t count, DataType type,
                                Rank root) {
   if (!state_) return not_connected();
-  return state_->run(
-      request_of(Collective::broadcast, input, output, count, type, ReduceOp::sum, root));
+  return state_->run(request_of(Collective::broadcast, input, output, count, type, root));
 }
 
 Status Communicator::reduce(const void* input, void* output, std::size_t count, DataType type,
-                            ReduceOp op, Rank root) {
+                            const Reduction& op, Rank root) {
   if (!state_) return not_connected();
-  return state_->run(request_of(Collective::reduce, input, output, count, type, op, root));
+  return state_->run(reduction_request(Collective::reduce, input, output, count, type, op, root));
 }
 
 Status Communicator::gather(const void* input, void* output, std::size_t count, DataType type,
                             Rank root) {
   if (!state_) return not_connected();
-  return state_->run(
-      request_of(Collective::gather, input, output, count, type, ReduceOp::sum, root));
+  return state_->run(request_of(Collective::gather, input, output, count, type, root));
 }
 
 Status Communicator::scatter(const void* input, void* output, std::size_t count, DataType type,
                              Rank root) {
   if (!state_) return not_connected();
-  return state_->run(
-      request_of(Collective::scatter, input, output, count, type, ReduceOp::sum, root));
+  return state_->run(request_of(Collective::scatter, input, output, count, type, root));
 }
 
 Status Communicator::all_to_all(const void* input, void* output, std::size_t count, DataType type) {
@@ -266,9 +271,9 @@ Status Communicator::barrier() {
 }
 
 Result<Work> Communicator::all_reduce_async(const void* input, void* output, std::size_t count,
-                                            DataType type, ReduceOp op) {
+                                            DataType type, const Reduction& op) {
   if (!state_) return not_connected();
-  return state_->start(request_of(Collective::all_reduce, input, output, count, type, op));
+  return state_->start(reduction_request(Collective::all_reduce, input, output, count, type, op));
 }
 
 Result<Work> Communicator::all_gather_async(const void* input, void* output, std::size_t count,
@@ -278,36 +283,34 @@ Result<Work> Communicator::all_gather_async(const void* input, void* output, std
 }
 
 Result<Work> Communicator::reduce_scatter_async(const void* input, void* output, std::size_t count,
-                                                DataType type, ReduceOp op) {
+                                                DataType type, const Reduction& op) {
   if (!state_) return not_connected();
-  return state_->start(request_of(Collective::reduce_scatter, input, output, count, type, op));
+  return state_->start(
+      reduction_request(Collective::reduce_scatter, input, output, count, type, op));
 }
 
 Result<Work> Communicator::broadcast_async(const void* input, void* output, std::size_t count,
                                            DataType type, Rank root) {
   if (!state_) return not_connected();
-  return state_->start(
-      request_of(Collective::broadcast, input, output, count, type, ReduceOp::sum, root));
+  return state_->start(request_of(Collective::broadcast, input, output, count, type, root));
 }
 
 Result<Work> Communicator::reduce_async(const void* input, void* output, std::size_t count,
-                                        DataType type, ReduceOp op, Rank root) {
+                                        DataType type, const Reduction& op, Rank root) {
   if (!state_) return not_connected();
-  return state_->start(request_of(Collective::reduce, input, output, count, type, op, root));
+  return state_->start(reduction_request(Collective::reduce, input, output, count, type, op, root));
 }
 
 Result<Work> Communicator::gather_async(const void* input, void* output, std::size_t count,
                                         DataType type, Rank root) {
   if (!state_) return not_connected();
-  return state_->start(
-      request_of(Collective::gather, input, output, count, type, ReduceOp::sum, root));
+  return state_->start(request_of(Collective::gather, input, output, count, type, root));
 }
 
 Result<Work> Communicator::scatter_async(const void* input, void* output, std::size_t count,
                                          DataType type, Rank root) {
   if (!state_) return not_connected();
-  return state_->start(
-      request_of(Collective::scatter, input, output, count, type, ReduceOp::sum, root));
+  return state_->start(request_of(Collective::scatter, input, output, count, type, root));
 }
 
 Result<Work> Communicator::all_to_all_async(const void* input, void* output, std::size_t count,

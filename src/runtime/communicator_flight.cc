@@ -63,7 +63,7 @@ MemoryUse CommunicatorState::memory_use_locked() {
   for (const auto& plan : {pair.plan, exchange_plan_})
     if (plan) use.plan_bytes += sizeof(*plan) + collectives::bytes_of(*plan->program);
   use.transport_bytes = transport_->memory_bytes();
-  use.scratch_bytes = executor_->scratch_bytes();
+  use.scratch_bytes = executor_->scratch_bytes() + (scaled_ ? scaled_->bytes() : 0);
   use.recorder_bytes = flight_.memory_bytes();
   return use;
 }

@@ -19,7 +19,8 @@ std::vector<std::pair<Rank, bool>> pattern_of(std::span<const Transfer> transfer
 Status CommunicatorState::add_to_group(const Request& request) {
   TUTTI_TRY(check(request));
   if (request.collective != Collective::send_recv) {
-    KeptCall kept{request, nullptr};
+    KeptCall kept{request, nullptr, nullptr};
+    if (request.special != nullptr) kept.special = *request.special;
     if (request.blocks != nullptr) {
       kept.blocks = std::make_unique<Blocks>(*request.blocks);
       kept.request.blocks = kept.blocks.get();
@@ -75,7 +76,9 @@ Result<std::vector<Work>> CommunicatorState::group_end() {
     works.push_back(*std::move(work));
   }
   for (const KeptCall& call : calls) {
-    Result<Work> work = start(call.request);
+    Request request = call.request;
+    if (call.special != nullptr) request.special = &call.special;
+    Result<Work> work = start(request);
     TUTTI_TRY(work);
     works.push_back(*std::move(work));
   }

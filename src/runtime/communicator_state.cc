@@ -66,6 +66,7 @@ CommunicatorState::~CommunicatorState() {
   static_cast<void>(close());
   executor_.reset();  // before the transport that they use
   membership_.reset();
+  scaled_.reset();
 }
 
 Status CommunicatorState::check_process() const {
@@ -80,6 +81,7 @@ Status CommunicatorState::check_process() const {
 
 Status CommunicatorState::check(const Request& r) const {
   TUTTI_TRY(check_process());
+  if (r.special != nullptr) TUTTI_TRY(check_special(r));
   if (r.blocks != nullptr) return Status();  // checked when they were laid out
   const auto name = to_string(r.collective);
   auto bad = [&](const std::string& text) {
@@ -158,6 +160,12 @@ Result<std::shared_ptr<const collectives::Plan>> CommunicatorState::make_plan(
   return parts_.plan_source ? parts_.plan_source(query) : parts_.planner->plan(query, rank());
 }
 
+collectives::ReductionForm CommunicatorState::form_of(Collective collective, DataType type) const {
+  const bool ordered = parts_.config.reduce_order == base::ReduceOrder::rank_tree;
+  if (!ordered || !is_reduction(collective)) return collectives::ReductionForm::any;
+  return collectives::rank_tree_form(type);
+}
+
 // Lifetime  of what is returned: until the next call of the same collective asks.
 Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   Memo& memo = memos_[static_cast<std::size_t>(r.collective)];
@@ -176,11 +184,18 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
     count = kGuessedBlockBytes / size_of(r.type);
   else if (varied)
     count /= static_cast<std::size_t>(size());
+  const std::size_t width = r.special != nullptr ? (*r.special)->width : 0;
   if (!memo.plan || memo.count != count || memo.type != r.type || memo.root != r.root ||
-      memo.varied != varied || parts_.plan_source) {
-    auto plan = make_plan({r.collective, count, r.type, r.root, varied});
+      memo.varied != varied || memo.width != width || parts_.plan_source) {
+    collectives::PlanQuery query{r.collective, count,  r.type,
+                                 r.root,       varied, form_of(r.collective, r.type)};
+    if (width > 0) {
+      query.form = collectives::ReductionForm::tree;
+      query.width = width;
+    }
+    auto plan = make_plan(query);
     if (!plan.ok()) return plan.status();
-    memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied};
+    memo = Memo{count, r.type, r.root, -1, -1, *std::move(plan), varied, width};
   }
   return memo.plan.get();
 }
@@ -210,6 +225,8 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   }
   work.call_.input = static_cast<const std::byte*>(request.input);
   work.call_.output = static_cast<std::byte*>(request.output);
+  if (request.special != nullptr) [[unlikely]]
+    prepare_special(*request.special, work);
   return Status();
 }
 
@@ -277,10 +294,14 @@ void CommunicatorState::begin(WorkState& work) {
   raise(calls_);
   const bool collective = work.call_.signature.collective != Collective::send_recv;
   checking_ = strict_ != nullptr && collective;
-  const Status status = checking_ ? begin_check(work) : executor_->start(work.call_, *work.plan_);
+  const Status status = checking_ ? begin_check(work) : begin_call(work);
   if (status.ok()) return;
   if (!executor_->status().ok()) membership_->spread(executor_->status());
   complete_current(status);
+}
+
+Status CommunicatorState::begin_call(WorkState& work) {
+  return work.special_ == nullptr ? executor_->start(work.call_, *work.plan_) : start_special(work);
 }
 
 Status CommunicatorState::begin_check(const WorkState& work) {
@@ -296,7 +317,7 @@ Status CommunicatorState::begin_check(const WorkState& work) {
 bool CommunicatorState::checked() {
   checking_ = false;
   Status verdict = strict_->verdict();
-  if (verdict.ok()) verdict = executor_->start(current_->call_, *current_->plan_);
+  if (verdict.ok()) verdict = begin_call(*current_);
   if (verdict.ok()) return true;
   if (verdict.code() == StatusCode::mismatch) executor_->fail(verdict);
   if (!executor_->status().ok()) membership_->spread(executor_->status());
@@ -483,7 +504,8 @@ bool CommunicatorState::test(WorkState& work) {
 
 Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t count,
                                               DataType type, Rank root) {
-  const collectives::PlanQuery query{collective, count, type, root};
+  const collectives::PlanQuery query{collective, count, type,
+                                     root,       false, form_of(collective, type)};
   auto plan = parts_.planner->plan(query, rank());
   if (!plan.ok()) return plan.status();
   auto explanation = parts_.planner->explain(query);
@@ -496,6 +518,7 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
   report.slice_bytes = chosen.settings.slice_bytes;
   if (!explanation->candidates.empty())
     report.predicted_us = explanation->candidates[0].predicted_us;
+  report.lower_bound_us = explanation->bound_us();
   report.explanation = collectives::to_text(*explanation);
   return report;
 }

@@ -28,6 +28,7 @@
 #include "runtime/members.hpp"
 #include "runtime/membership/membership.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/special_reduction.hpp"
 #include "runtime/strict.hpp"
 #include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
@@ -48,6 +49,7 @@ class WorkState {
   std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
   Call call_;
   Blocks blocks_;  // of a call whose blocks differ in size
+  Reduction::Special special_;
   const collectives::Plan* plan_ = nullptr;
   std::shared_ptr<const collectives::Plan> kept_;  // of an asynchronous work: *plan_
   Status status_;
@@ -93,6 +95,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     std::size_t count = 0;
     DataType type = DataType::float32;
     ReduceOp op = ReduceOp::sum;
+    const Reduction::Special* special = nullptr;  // of a reduction that is more than `op`
     Rank root = 0;
     Rank to = -1;  // of send_recv; -1: nobody
     Rank from = -1;
@@ -159,6 +162,9 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Status prepare(const Request& request, WorkState& work);
   Status check(const Request& request) const;
   Result<std::shared_ptr<const collectives::Plan>> make_plan(const collectives::PlanQuery& query);
+  Status check_special(const Request& request) const;
+  static void prepare_special(const Reduction::Special& special, WorkState& work);
+  collectives::ReductionForm form_of(Collective collective, DataType type) const;
   Result<const collectives::Plan*> plan_for(const Request& request);
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
@@ -170,8 +176,11 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void hear();
   bool conclude(bool moved);
   void begin(WorkState& work);
+  Status begin_call(WorkState& work);
   Status begin_check(const WorkState& work);
   bool checked();
+  Status start_special(WorkState& work);
+  Status scale_input(WorkState& work);
   void begin_next();
   void complete_current(const Status& status);
   void look_at_board();
@@ -198,6 +207,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::unique_ptr<StrictCheck> strict_;  // where calls are checked before they are made
   std::shared_ptr<const collectives::Plan> strict_plan_;
   bool checking_ = false;  // the current work waits for it
+  std::unique_ptr<ScaledMemory> scaled_;  // once a call has needed it
   std::atomic<bool> aborted_{false};
   std::uint32_t sequence_ = 0;
   std::uint32_t splits_ = 0;
@@ -211,6 +221,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     Rank from = -1;
     std::shared_ptr<const collectives::Plan> plan;
     bool varied = false;
+    std::size_t width = 0;  // of a custom operation's values
   };
   Memo memos_[std::size(kAllCollectives)];
 
@@ -218,6 +229,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   struct KeptCall {
     Request request;
     std::unique_ptr<Blocks> blocks;
+    Reduction::Special special;
   };
   int group_depth_ = 0;
   std::vector<Transfer> kept_transfers_;

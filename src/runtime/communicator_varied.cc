@@ -79,11 +79,12 @@ Result<VariedCall> all_gather_call(const CommunicatorState& state, const void* i
 
 Result<VariedCall> reduce_scatter_call(const CommunicatorState& state, const void* input,
                                        void* output, const BlockLayout& layout, DataType type,
-                                       ReduceOp op) {
+                                       const Reduction& op) {
   VariedCall call;
   call.request.collective = Collective::reduce_scatter;
   call.request.type = type;
-  call.request.op = op;
+  call.request.op = op.op();
+  if (op.special() != nullptr) call.request.special = &op.special();
   const Status status = lay_out(state, output, true, as_bytes(input), layout, type,
                                 call.blocks.output, call.blocks.input);
   if (!status.ok()) return refuse(state, "reduce_scatter_v", status);
@@ -127,7 +128,7 @@ Status Communicator::all_gather_v(const void* input, void* output, const BlockLa
 }
 
 Status Communicator::reduce_scatter_v(const void* input, void* output, const BlockLayout& blocks,
-                                      DataType type, ReduceOp op) {
+                                      DataType type, const Reduction& op) {
   if (!state_) return not_connected();
   auto call = reduce_scatter_call(*state_, input, output, blocks, type, op);
   TUTTI_TRY(call);
@@ -152,7 +153,7 @@ Result<Work> Communicator::all_gather_v_async(const void* input, void* output,
 
 Result<Work> Communicator::reduce_scatter_v_async(const void* input, void* output,
                                                   const BlockLayout& blocks, DataType type,
-                                                  ReduceOp op) {
+                                                  const Reduction& op) {
   if (!state_) return not_connected();
   auto call = reduce_scatter_call(*state_, input, output, blocks, type, op);
   TUTTI_TRY(call);

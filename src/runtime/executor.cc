@@ -44,7 +44,7 @@ Executor::~Executor() {
 bool Executor::repeats(const Call& call, const collectives::Plan& plan) const {
   return plan.program == lowered_ && plan.settings == settings_ && call.blocks == nullptr &&
          call_.blocks == nullptr && call.signature.count == call_.signature.count &&
-         call.signature.type == call_.signature.type;
+         call.signature.type == call_.signature.type && call.custom == nullptr;
 }
 
 Status Executor::start(const Call& call, const collectives::Plan& plan) {
@@ -58,7 +58,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   if (!again) {
     lowered_.reset();  // so that a failure half way is not taken for done
     TUTTI_TRY(set_up(plan));
-    lowered_ = plan.program;
+    if (call.custom == nullptr) lowered_ = plan.program;  // values have other sizes
     settings_ = plan.settings;
   }
   program_->begin(!call.signature.direct);
@@ -95,7 +95,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
 Status Executor::set_up(const collectives::Plan& plan) {
   const collectives::LoweredProgram& program = *plan.program;
   const Signature& signature = call_.signature;
-  element_bytes_ = size_of(signature.type);
+  element_bytes_ = call_.element_bytes();
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
@@ -408,10 +408,12 @@ bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> recor
 
 bool Executor::reject_arrival(std::size_t peer, const Arrival& arrival) {
   send_arrival(peer);  // so that the peer learns it too, and does not wait for us
-  fail(Status(StatusCode::mismatch,
-              fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
-                          transport_.rank(), to_string(call_.signature), rank_of(peer),
-                          to_string(arrival.signature))));
+  fail(
+      Status(StatusCode::mismatch,
+             fmt::format("ranks made different calls: rank {} called {}, rank {} called {}{}",
+                         transport_.rank(), to_string(call_.signature), rank_of(peer),
+                         to_string(arrival.signature),
+                         call_.custom == nullptr ? "" : "; ours is '" + call_.custom->name + "'")));
   return false;
 }
 

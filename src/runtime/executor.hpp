@@ -25,6 +25,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/special_reduction.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
@@ -37,6 +38,11 @@ struct Call {
   // Of blocks that differ in size, instead of `input` and `output`: for each chunk its own.
   // Requires  the plan is staged, on one channel, and without scratch.
   const Blocks* blocks = nullptr;
+  // Of a custom reduction: the plan is an ordered one, and all counts are of values.
+  const SpecialReduction* custom = nullptr;
+  std::size_t element_bytes() const {
+    return size_of(signature.type) * (custom == nullptr ? 1 : custom->width);
+  }
 };
 
 // Numbers that never change what is computed, only how fast.
@@ -259,6 +265,7 @@ class Executor {
   std::vector<Place> places_;
   std::vector<const std::byte*> source_pointers_;
   std::vector<std::byte*> destination_pointers_;
+  std::vector<std::byte> partial_results_;  // of custom reductions
 };
 
 }  // namespace tutti::runtime

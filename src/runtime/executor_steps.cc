@@ -297,10 +297,14 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
     kernels::copy(source_pointers_[0], destination_pointers_, elements * element_bytes_, stores);
     return;
   }
+  if (call_.custom != nullptr) [[unlikely]]
+    return fold(
+        {*call_.custom, call_.signature.type, source_pointers_, destination_pointers_, elements},
+        partial_results_);
   const bool divides = step.finish && call_.signature.op == ReduceOp::avg;
   kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
                    destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
-                   stores});
+                   stores, program_->lowered().ordered});
 }
 
 // Point 5.

@@ -30,10 +30,10 @@ constexpr int kChannelCount = 2;
 std::string settings_text(const base::Config& config) {
   return fmt::format(
       "transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}, "
-      "checksums {}, check {}",
+      "reduce_order {}, checksums {}, check {}",
       to_string(config.transport), config.algorithm.empty() ? "auto" : config.algorithm,
       to_string(config.lowering), config.channels, config.slice_bytes,
-      config.checksums ? "on" : "off",
+      to_string(config.reduce_order), config.checksums ? "on" : "off",
       config.check == base::CheckChoice::strict ? "strict" : "late");
 }
 
@@ -139,6 +139,11 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
     auto choice = base::parse_lowering_choice(options.lowering);
     if (!choice.ok()) return choice.status().with_context("CommunicatorOptions::lowering");
     config->lowering = *choice;
+  }
+  if (!options.reduce_order.empty()) {
+    auto order = base::parse_reduce_order(options.reduce_order);
+    if (!order.ok()) return order.status().with_context("CommunicatorOptions::reduce_order");
+    config->reduce_order = *order;
   }
   if (!options.algorithm.empty()) config->algorithm = options.algorithm;
   if (options.channels > 0) config->channels = options.channels;

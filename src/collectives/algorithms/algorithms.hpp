@@ -18,58 +18,59 @@ using ChunkOf = std::function<Operand(AffineIndex)>;
 void ring_all_reduce(Builder& b, const Group& group, const ChunkOf& own, const ChunkOf& result);
 void ring_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own, const Operand& result);
 void ring_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result);
-void tell_ring_all_reduce(Builder& b, int group);
-void tell_ring_reduce_scatter(Builder& b, int group);
-void tell_ring_all_gather(Builder& b, int group);
-void tell_ring_broadcast(Builder& b, int group);
-void tell_ring_reduce(Builder& b, int group);
+void tell_ring_all_reduce(Builder& b, const GroupSizes& group);
+void tell_ring_reduce_scatter(Builder& b, const GroupSizes& group);
+void tell_ring_all_gather(Builder& b, const GroupSizes& group);
+void tell_ring_broadcast(Builder& b, const GroupSizes& group);
+void tell_ring_reduce(Builder& b, const GroupSizes& group);
 
 // ---- direct.cc ----
 void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own,
                            const Operand& result, bool finish);
 void direct_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result);
-void tell_direct_all_reduce(Builder& b, int group);
-void tell_direct_reduce_scatter(Builder& b, int group);
-void tell_direct_all_gather(Builder& b, int group);
-void tell_direct_broadcast(Builder& b, int group);
-void tell_direct_reduce(Builder& b, int group);
-void tell_direct_gather(Builder& b, int group);
-void tell_direct_scatter(Builder& b, int group);
-void tell_direct_all_to_all(Builder& b, int group);
+void tell_direct_all_reduce(Builder& b, const GroupSizes& group);
+void tell_direct_reduce_scatter(Builder& b, const GroupSizes& group);
+void tell_direct_all_gather(Builder& b, const GroupSizes& group);
+void tell_direct_broadcast(Builder& b, const GroupSizes& group);
+void tell_direct_reduce(Builder& b, const GroupSizes& group);
+void tell_direct_gather(Builder& b, const GroupSizes& group);
+void tell_direct_scatter(Builder& b, const GroupSizes& group);
+void tell_direct_all_to_all(Builder& b, const GroupSizes& group);
 
 // ---- halving_doubling.cc ----
-void tell_doubling_all_reduce(Builder& b, int group);
-void tell_halving_doubling_all_reduce(Builder& b, int group);
-void tell_halving_reduce_scatter(Builder& b, int group);
-void tell_doubling_all_gather(Builder& b, int group);
+void tell_doubling_all_reduce(Builder& b, const GroupSizes& group);
+void tell_halving_doubling_all_reduce(Builder& b, const GroupSizes& group);
+void tell_halving_reduce_scatter(Builder& b, const GroupSizes& group);
+void tell_doubling_all_gather(Builder& b, const GroupSizes& group);
 
 // ---- bruck.cc ----
-void tell_bruck_all_gather(Builder& b, int group);
-void tell_bruck_all_to_all(Builder& b, int group);
+void tell_bruck_all_gather(Builder& b, const GroupSizes& group);
+void tell_bruck_all_to_all(Builder& b, const GroupSizes& group);
 int bruck_all_to_all_scratch(int ranks);  // blocks
 
 // ---- binomial.cc ----
-void tell_binomial_broadcast(Builder& b, int group);
-void tell_binomial_reduce(Builder& b, int group);
-void tell_binomial_gather(Builder& b, int group);
-void tell_binomial_scatter(Builder& b, int group);
+void tell_binomial_broadcast(Builder& b, const GroupSizes& group);
+void tell_binomial_reduce(Builder& b, const GroupSizes& group);
+void tell_binomial_all_reduce(Builder& b, const GroupSizes& group);
+void tell_binomial_gather(Builder& b, const GroupSizes& group);
+void tell_binomial_scatter(Builder& b, const GroupSizes& group);
 
 // ---- tree.cc ----
-void tell_tree_all_reduce(Builder& b, int group);
-void tell_tree_broadcast(Builder& b, int group);
-void tell_tree_reduce(Builder& b, int group);
+void tell_tree_all_reduce(Builder& b, const GroupSizes& group);
+void tell_tree_broadcast(Builder& b, const GroupSizes& group);
+void tell_tree_reduce(Builder& b, const GroupSizes& group);
 
 // ---- pairwise.cc ----
-void tell_pairwise_all_to_all(Builder& b, int group);
-void tell_shift(Builder& b, int group);
-void tell_dissemination_barrier(Builder& b, int group);
+void tell_pairwise_all_to_all(Builder& b, const GroupSizes& group);
+void tell_shift(Builder& b, const GroupSizes& group);
+void tell_dissemination_barrier(Builder& b, const GroupSizes& group);
 
 // ---- hierarchical.cc ----
-void tell_hierarchical_all_reduce(Builder& b, int group);
-void tell_hierarchical_reduce_scatter(Builder& b, int group);
-void tell_hierarchical_all_gather(Builder& b, int group);
-void tell_hierarchical_broadcast(Builder& b, int group);
-void tell_hierarchical_reduce(Builder& b, int group);
+void tell_hierarchical_all_reduce(Builder& b, const GroupSizes& group);
+void tell_hierarchical_reduce_scatter(Builder& b, const GroupSizes& group);
+void tell_hierarchical_all_gather(Builder& b, const GroupSizes& group);
+void tell_hierarchical_broadcast(Builder& b, const GroupSizes& group);
+void tell_hierarchical_reduce(Builder& b, const GroupSizes& group);
 
 // The largest power of two that is at most n.
 int power_of_two_below(int n);

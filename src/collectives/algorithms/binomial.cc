@@ -63,7 +63,7 @@ class Tree {
 
 }  // namespace
 
-void tell_binomial_broadcast(Builder& b, int) {
+void tell_binomial_broadcast(Builder& b, const GroupSizes&) {
   const Tree tree(b);
   std::vector<Range> children = tree.children();
   std::reverse(children.begin(), children.end());  // the largest subtree has the longest way
@@ -73,7 +73,7 @@ void tell_binomial_broadcast(Builder& b, int) {
   b.copy(tree.is_root() ? Builder::input(0) : Builder::from(tree.parent()), destinations);
 }
 
-void tell_binomial_reduce(Builder& b, int) {
+void tell_binomial_reduce(Builder& b, const GroupSizes&) {
   const Tree tree(b);
   std::vector<Operand> sources = {Builder::input(0)};
   for (const Range& child : tree.children())
@@ -83,7 +83,30 @@ void tell_binomial_reduce(Builder& b, int) {
   b.reduce(sources, {Builder::to(tree.parent())});
 }
 
-void tell_binomial_gather(Builder& b, int) {
+// The children's sums are added one by one, the nearest child's first: then every partial sum is
+// one of the canonical tree over the ranks (verifier_expression.hpp), whose shape this tree has.
+void tell_binomial_all_reduce(Builder& b, const GroupSizes&) {
+  const Tree tree(b);
+  std::vector<Range> children = tree.children();
+  Operand current = Builder::input(0);
+  std::vector<Operand> below = {Builder::output(0)};
+  for (auto child = children.rbegin(); child != children.rend(); ++child)
+    below.push_back(Builder::to(tree.rank_at(child->begin)));
+  for (const Range& child : children) {
+    const std::vector<Operand> sources = {current, Builder::from(tree.rank_at(child.begin))};
+    const bool last = child.begin == children.back().begin;
+    if (last && tree.is_root()) return b.finish(sources, below);
+    if (last)
+      b.reduce(sources, {Builder::to(tree.parent())});
+    else
+      b.reduce(sources, {Builder::output(0)});
+    current = Builder::output(0);
+  }
+  if (tree.is_leaf()) b.send(tree.parent(), Builder::input(0));
+  b.copy(Builder::from(tree.parent()), below);
+}
+
+void tell_binomial_gather(Builder& b, const GroupSizes&) {
   const Tree tree(b);
   if (tree.is_root()) {
     b.copy(Builder::input(0), {Builder::output(b.root())});
@@ -100,7 +123,7 @@ void tell_binomial_gather(Builder& b, int) {
     b.send(tree.parent(), tree.held(part));
 }
 
-void tell_binomial_scatter(Builder& b, int) {
+void tell_binomial_scatter(Builder& b, const GroupSizes&) {
   const Tree tree(b);
   std::vector<Range> children = tree.children();
   std::reverse(children.begin(), children.end());  // the largest subtree has the longest way

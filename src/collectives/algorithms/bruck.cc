@@ -34,7 +34,7 @@ std::vector<int> distances_with(int bit, int n) {
 
 }  // namespace
 
-void tell_bruck_all_gather(Builder& b, int) {
+void tell_bruck_all_gather(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   b.copy(Builder::input(0), {Builder::output(b.rank())});
   for (int have = 1; have < n; have *= 2) {
@@ -54,7 +54,7 @@ int bruck_all_to_all_scratch(int n) {
   return blocks;
 }
 
-void tell_bruck_all_to_all(Builder& b, int) {
+void tell_bruck_all_to_all(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   // Where the block lies that still has to go, or has come, so far.
   std::vector<Operand> block_at;

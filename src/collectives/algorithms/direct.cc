@@ -48,7 +48,7 @@ void direct_all_gather(Builder& b, const Group& group, const Operand& own, const
   });
 }
 
-void tell_direct_all_reduce(Builder& b, int) {
+void tell_direct_all_reduce(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   b.repeat(n - 1, [&](AffineIndex i) {
     const AffineIndex peer = (b.me() + i + 1) % n;
@@ -61,13 +61,15 @@ void tell_direct_all_reduce(Builder& b, int) {
   });
 }
 
-void tell_direct_reduce_scatter(Builder& b, int) {
+void tell_direct_reduce_scatter(Builder& b, const GroupSizes&) {
   direct_reduce_scatter(b, b.world(), in, out(0), true);
 }
 
-void tell_direct_all_gather(Builder& b, int) { direct_all_gather(b, b.world(), in(0), out); }
+void tell_direct_all_gather(Builder& b, const GroupSizes&) {
+  direct_all_gather(b, b.world(), in(0), out);
+}
 
-void tell_direct_broadcast(Builder& b, int) {
+void tell_direct_broadcast(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.recv(b.root(), out(0));
   std::vector<Operand> destinations = {out(0)};
   for (int i = 1; i < b.ranks(); ++i)
@@ -75,14 +77,14 @@ void tell_direct_broadcast(Builder& b, int) {
   b.copy(in(0), destinations);
 }
 
-void tell_direct_reduce(Builder& b, int) {
+void tell_direct_reduce(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.send(b.root(), in(0));
   std::vector<Operand> sources = {in(0)};
   for (int i = 1; i < b.ranks(); ++i) sources.push_back(Builder::from((b.rank() + i) % b.ranks()));
   b.finish(sources, {out(0)});
 }
 
-void tell_direct_gather(Builder& b, int) {
+void tell_direct_gather(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.send(b.root(), in(0));
   b.copy(in(0), {out(b.root())});
   for (int i = 1; i < b.ranks(); ++i) {
@@ -91,7 +93,7 @@ void tell_direct_gather(Builder& b, int) {
   }
 }
 
-void tell_direct_scatter(Builder& b, int) {
+void tell_direct_scatter(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.recv(b.root(), out(0));
   for (int i = 1; i < b.ranks(); ++i) {
     const int peer = (b.root() + i) % b.ranks();
@@ -100,7 +102,7 @@ void tell_direct_scatter(Builder& b, int) {
   b.copy(in(b.root()), {out(0)});
 }
 
-void tell_direct_all_to_all(Builder& b, int) {
+void tell_direct_all_to_all(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   b.repeat(n - 1, [&](AffineIndex i) {
     const AffineIndex peer = (b.me() + i + 1) % n;

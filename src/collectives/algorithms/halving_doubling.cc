@@ -51,7 +51,7 @@ int power_of_two_below(int n) {
   return power;
 }
 
-void tell_doubling_all_reduce(Builder& b, int) {
+void tell_doubling_all_reduce(Builder& b, const GroupSizes&) {
   const Fold fold(b);
   if (fold.is_extra) {
     b.send(b.rank() - fold.core, Builder::input(0));
@@ -80,7 +80,7 @@ void tell_doubling_all_reduce(Builder& b, int) {
   }
 }
 
-void tell_halving_doubling_all_reduce(Builder& b, int) {
+void tell_halving_doubling_all_reduce(Builder& b, const GroupSizes&) {
   const Fold fold(b);
   const Range everything{0, b.shape().chunks};
   if (fold.is_extra) {
@@ -94,19 +94,20 @@ void tell_halving_doubling_all_reduce(Builder& b, int) {
              {ranged(Buffer::output, everything)});
     current = Buffer::output;
   }
+  // Neighbours first: they exchange the most, and partial sums are those of the canonical tree.
   Range mine = everything;
-  for (int distance = fold.core / 2; distance >= 1; distance /= 2) {
+  for (int distance = 1; distance < fold.core; distance *= 2) {
     const int partner = b.rank() ^ distance;
     b.send(partner, ranged(current, kept_half(mine, partner, distance)));
     mine = kept_half(mine, b.rank(), distance);
     const std::vector<Operand> sources = {ranged(current, mine), Builder::from(partner)};
-    if (distance == 1)
+    if (distance * 2 == fold.core)
       b.finish(sources, {ranged(Buffer::output, mine)});
     else
       b.reduce(sources, {ranged(Buffer::output, mine)});
     current = Buffer::output;
   }
-  for (int distance = 1; distance < fold.core; distance *= 2) {
+  for (int distance = fold.core / 2; distance >= 1; distance /= 2) {
     const int partner = b.rank() ^ distance;
     const int side = (b.rank() & distance) ? -1 : 1;
     const Range theirs{mine.begin + side * mine.count, mine.count};
@@ -119,7 +120,7 @@ void tell_halving_doubling_all_reduce(Builder& b, int) {
 
 // Requires  a power of two. Partial sums live in scratch, which begins at the half that the rank
 // keeps in the first round.
-void tell_halving_reduce_scatter(Builder& b, int) {
+void tell_halving_reduce_scatter(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   Range mine{0, n};
   Buffer current = Buffer::input;
@@ -144,7 +145,7 @@ void tell_halving_reduce_scatter(Builder& b, int) {
 }
 
 // Requires  a power of two.
-void tell_doubling_all_gather(Builder& b, int) {
+void tell_doubling_all_gather(Builder& b, const GroupSizes&) {
   b.copy(Builder::input(0), {Builder::output(b.rank())});
   for (int distance = 1; distance < b.ranks(); distance *= 2) {
     const int partner = b.rank() ^ distance;

@@ -7,7 +7,7 @@
 
 namespace tutti::collectives::algorithms {
 
-void tell_pairwise_all_to_all(Builder& b, int) {
+void tell_pairwise_all_to_all(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   b.copy(Builder::input(b.me()), {Builder::output(b.me())});
   b.repeat(n - 1, [&](AffineIndex i) {
@@ -18,7 +18,7 @@ void tell_pairwise_all_to_all(Builder& b, int) {
   });
 }
 
-void tell_shift(Builder& b, int) {
+void tell_shift(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   if (b.root() % n == 0) return b.copy(Builder::input(0), {Builder::output(0)});
   b.send((b.me() + b.root()) % n, Builder::input(0));
@@ -26,7 +26,7 @@ void tell_shift(Builder& b, int) {
 }
 
 // What travels is nothing but the news that a rank has arrived.
-void tell_dissemination_barrier(Builder& b, int) {
+void tell_dissemination_barrier(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   Operand heard = Builder::input(0);
   for (int distance = 1; distance < n; distance *= 2) {

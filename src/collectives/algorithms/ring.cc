@@ -54,24 +54,24 @@ void ring_all_gather(Builder& b, const Group& group, const Operand& own, const C
   b.recv(left, result((me + 1) % n));
 }
 
-void tell_ring_all_reduce(Builder& b, int) {
+void tell_ring_all_reduce(Builder& b, const GroupSizes&) {
   ring_all_reduce(
       b, b.world(), [](AffineIndex j) { return Builder::input(j); },
       [](AffineIndex j) { return Builder::output(j); });
 }
 
-void tell_ring_reduce_scatter(Builder& b, int) {
+void tell_ring_reduce_scatter(Builder& b, const GroupSizes&) {
   ring_reduce_scatter(
       b, b.world(), [](AffineIndex j) { return Builder::input(j); }, Builder::output(0));
 }
 
-void tell_ring_all_gather(Builder& b, int) {
+void tell_ring_all_gather(Builder& b, const GroupSizes&) {
   ring_all_gather(b, b.world(), Builder::input(0),
                   [](AffineIndex j) { return Builder::output(j); });
 }
 
 // Around the ring from the root; slices follow each other, so all links are busy at once.
-void tell_ring_broadcast(Builder& b, int) {
+void tell_ring_broadcast(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   const int place = (b.rank() - b.root() + n) % n;
   const Operand to_right = Builder::to((b.rank() + 1) % n);
@@ -85,7 +85,7 @@ void tell_ring_broadcast(Builder& b, int) {
 }
 
 // Partial sums travel toward the root, which is the last of the chain.
-void tell_ring_reduce(Builder& b, int) {
+void tell_ring_reduce(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   const int place = (b.rank() - b.root() + n - 1) % n;  // root: n-1
   const Operand to_right = Builder::to((b.rank() + 1) % n);

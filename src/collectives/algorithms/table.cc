@@ -21,13 +21,13 @@ ScheduleShape plain(Collective collective, int ranks, Rank root) {
 
 // One chunk per block.
 template <Collective collective>
-Result<ScheduleShape> whole(int ranks, Rank root, int) {
+Result<ScheduleShape> whole(int ranks, Rank root, const GroupSizes&) {
   return plain(collective, ranks, root);
 }
 
 // As many chunks per block as ranks.
 template <Collective collective>
-Result<ScheduleShape> per_rank(int ranks, Rank root, int) {
+Result<ScheduleShape> per_rank(int ranks, Rank root, const GroupSizes&) {
   ScheduleShape shape = plain(collective, ranks, root);
   shape.chunks = ranks;
   return shape;
@@ -35,13 +35,13 @@ Result<ScheduleShape> per_rank(int ranks, Rank root, int) {
 
 // Two chunks, one per tree.
 template <Collective collective>
-Result<ScheduleShape> two_trees(int ranks, Rank root, int) {
+Result<ScheduleShape> two_trees(int ranks, Rank root, const GroupSizes&) {
   ScheduleShape shape = plain(collective, ranks, root);
   shape.chunks = 2;
   return shape;
 }
 
-Result<ScheduleShape> halving_doubling(int ranks, Rank root, int) {
+Result<ScheduleShape> halving_doubling(int ranks, Rank root, const GroupSizes&) {
   ScheduleShape shape = plain(Collective::all_reduce, ranks, root);
   shape.chunks = power_of_two_below(ranks);
   // The ranks beyond the power of two send all chunks in one message.
@@ -50,7 +50,7 @@ Result<ScheduleShape> halving_doubling(int ranks, Rank root, int) {
 }
 
 template <Collective collective>
-Result<ScheduleShape> power_of_two(int ranks, Rank root, int) {
+Result<ScheduleShape> power_of_two(int ranks, Rank root, const GroupSizes&) {
   if (power_of_two_below(ranks) != ranks)
     return Status(StatusCode::unsupported, "serves powers of two, not " + std::to_string(ranks) +
                                                " ranks; use ring or direct");
@@ -62,13 +62,13 @@ Result<ScheduleShape> power_of_two(int ranks, Rank root, int) {
 
 // Messages of up to half of all blocks.
 template <Collective collective>
-Result<ScheduleShape> halves(int ranks, Rank root, int) {
+Result<ScheduleShape> halves(int ranks, Rank root, const GroupSizes&) {
   ScheduleShape shape = plain(collective, ranks, root);
   shape.message_chunks_max = std::max(1, ranks / 2);
   return shape;
 }
 
-Result<ScheduleShape> bruck_all_to_all(int ranks, Rank root, int group) {
+Result<ScheduleShape> bruck_all_to_all(int ranks, Rank root, const GroupSizes& group) {
   Result<ScheduleShape> shape = halves<Collective::all_to_all>(ranks, root, group);
   shape->scratch_blocks = bruck_all_to_all_scratch(ranks);
   return shape;
@@ -76,24 +76,29 @@ Result<ScheduleShape> bruck_all_to_all(int ranks, Rank root, int group) {
 
 // Inner ranks of a binomial tree hold the blocks of their subtree: at most half of all.
 template <Collective collective>
-Result<ScheduleShape> subtrees(int ranks, Rank root, int group) {
+Result<ScheduleShape> subtrees(int ranks, Rank root, const GroupSizes& group) {
   Result<ScheduleShape> shape = halves<collective>(ranks, root, group);
   shape->scratch_blocks = ranks / 2;
   return shape;
 }
 
+// Groups of neighbours within groups, and at least two of the outermost.
 template <Collective collective>
-Result<ScheduleShape> two_levels(int ranks, Rank root, int group) {
-  if (group < 2 || ranks % group != 0 || ranks / group < 2)
+Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
+  const std::span<const int> sizes = groups.sizes();
+  const bool small = std::any_of(sizes.begin(), sizes.end(), [](int size) { return size < 2; });
+  const int group = groups.outermost();
+  if (sizes.empty() || small || ranks % group != 0 || ranks / group < 2)
     return Status(StatusCode::unsupported,
                   "needs at least two nodes of equal size with at least two ranks each, not " +
-                      std::to_string(ranks) + " ranks with " + std::to_string(group) + " per node");
+                      std::to_string(ranks) + " ranks with " +
+                      (sizes.empty() ? "1" : groups.text()) + " per node");
   ScheduleShape shape = plain(collective, ranks, root);
   if (collective == Collective::all_reduce) {
     shape.chunks = ranks;
-    shape.message_chunks_max = ranks / group;
+    shape.message_chunks_max = ranks / sizes[0];
   }
-  if (collective == Collective::reduce_scatter) shape.scratch_blocks = ranks / group;
+  if (collective == Collective::reduce_scatter) shape.scratch_blocks = ranks / sizes[0];
   return shape;
 }
 
@@ -108,7 +113,9 @@ constexpr Algorithm kTable[] = {
      "recursive doubling: the fewest messages, for small data"},
     {"halving_doubling", Collective::all_reduce, halving_doubling, tell_halving_doubling_all_reduce,
      "recursive halving, then doubling: logarithmic latency, optimal bandwidth"},
-    {"hierarchical", Collective::all_reduce, two_levels<Collective::all_reduce>,
+    {"binomial", Collective::all_reduce, whole<Collective::all_reduce>, tell_binomial_all_reduce,
+     "up and down a binomial tree: few messages, for small data in the order of ranks"},
+    {"hierarchical", Collective::all_reduce, levels<Collective::all_reduce>,
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 
     {"direct", Collective::all_gather, whole<Collective::all_gather>, tell_direct_all_gather,
@@ -119,7 +126,7 @@ constexpr Algorithm kTable[] = {
      tell_doubling_all_gather, "recursive doubling, powers of two"},
     {"bruck", Collective::all_gather, halves<Collective::all_gather>, tell_bruck_all_gather,
      "Bruck: doubling for any number of ranks"},
-    {"hierarchical", Collective::all_gather, two_levels<Collective::all_gather>,
+    {"hierarchical", Collective::all_gather, levels<Collective::all_gather>,
      tell_hierarchical_all_gather, "ring across nodes, direct inside", true},
 
     {"direct", Collective::reduce_scatter, whole<Collective::reduce_scatter>,
@@ -128,7 +135,7 @@ constexpr Algorithm kTable[] = {
      tell_ring_reduce_scatter, "partial sums travel around a ring"},
     {"halving", Collective::reduce_scatter, power_of_two<Collective::reduce_scatter>,
      tell_halving_reduce_scatter, "recursive halving, powers of two"},
-    {"hierarchical", Collective::reduce_scatter, two_levels<Collective::reduce_scatter>,
+    {"hierarchical", Collective::reduce_scatter, levels<Collective::reduce_scatter>,
      tell_hierarchical_reduce_scatter, "direct inside the node, ring across nodes", true},
 
     {"direct", Collective::broadcast, whole<Collective::broadcast>, tell_direct_broadcast,
@@ -139,7 +146,7 @@ constexpr Algorithm kTable[] = {
      "binomial tree: the fewest rounds, for small data"},
     {"tree", Collective::broadcast, two_trees<Collective::broadcast>, tell_tree_broadcast,
      "double binary tree: logarithmic latency at full bandwidth"},
-    {"hierarchical", Collective::broadcast, two_levels<Collective::broadcast>,
+    {"hierarchical", Collective::broadcast, levels<Collective::broadcast>,
      tell_hierarchical_broadcast, "from node to node, then inside each", true},
 
     {"direct", Collective::reduce, whole<Collective::reduce>, tell_direct_reduce,
@@ -150,7 +157,7 @@ constexpr Algorithm kTable[] = {
      "binomial tree: the fewest rounds, for small data"},
     {"tree", Collective::reduce, two_trees<Collective::reduce>, tell_tree_reduce,
      "double binary tree: logarithmic latency at full bandwidth"},
-    {"hierarchical", Collective::reduce, two_levels<Collective::reduce>, tell_hierarchical_reduce,
+    {"hierarchical", Collective::reduce, levels<Collective::reduce>, tell_hierarchical_reduce,
      "inside each node, then from node to node", true},
 
     {"direct", Collective::gather, whole<Collective::gather>, tell_direct_gather,

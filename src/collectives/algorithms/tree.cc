@@ -67,7 +67,7 @@ struct Rooted {
 
 }  // namespace
 
-void tell_tree_all_reduce(Builder& b, int) {
+void tell_tree_all_reduce(Builder& b, const GroupSizes&) {
   auto same = [](int member) { return member; };
   auto tell_up = [&](int tree) {
     const TreeNode node = node_in_tree(tree, b.rank(), b.ranks());
@@ -93,7 +93,7 @@ void tell_tree_all_reduce(Builder& b, int) {
   tell_down(1);
 }
 
-void tell_tree_broadcast(Builder& b, int) {
+void tell_tree_broadcast(Builder& b, const GroupSizes&) {
   const Rooted rooted(b);
   for (int tree = 0; tree < 2; ++tree) {
     if (b.rank() == b.root()) {
@@ -107,7 +107,7 @@ void tell_tree_broadcast(Builder& b, int) {
   }
 }
 
-void tell_tree_reduce(Builder& b, int) {
+void tell_tree_reduce(Builder& b, const GroupSizes&) {
   const Rooted rooted(b);
   for (int tree = 0; tree < 2; ++tree) {
     if (b.rank() == b.root()) {

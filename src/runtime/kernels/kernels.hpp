@@ -32,15 +32,19 @@ struct ReduceCall {
   std::size_t count;  // elements
   int divisor = 1;    // more than 1 only for avg, in the step that completes the sum
   StoreHint stores = StoreHint::cached;
+  // Fold along the canonical tree over the sources instead of one after the other: the left part is
+  // the largest power of two below their number, and so on within both parts.
+  bool tree = false;
 };
 
 // Does what `call` says.
-// Ensures: the fold runs from the first source to the last, so that the result is the same bit
-// for bit on every processor. 16- and 8-bit floats are folded, and divided, in float32 and rounded
-// once to nearest even; what is too large for 8 bits, infinity included, becomes the largest finite
-// value of its sign. Integers wrap around; their averages truncate toward zero. min and max are
-// IEEE 754-2019 minimum and maximum: a NaN wins, and -0 is less than +0. Subnormals are kept.
-// Which NaN a NaN is (sign, payload) is not specified.
+// Ensures: the fold runs from the first source to the last, or along the tree, so that the result
+// is the same bit for bit on every processor. Products and sums are never contracted. 16- and 8-bit
+// floats are folded, and divided, in float32 and rounded once to nearest even; what is too large
+// for 8 bits, infinity included, becomes the largest finite value of its sign. Integers wrap
+// around; their averages truncate toward zero. min and max are IEEE 754-2019 minimum and maximum: a
+// NaN wins, and -0 is less than +0. Subnormals are kept. Which NaN a NaN is (sign, payload) is not
+// specified.
 void reduce(const ReduceCall& call);
 
 // Copies `bytes` bytes into every destination with one read of the source.

@@ -23,7 +23,8 @@ namespace tutti::runtime::kernels::HWY_NAMESPACE {
 template <class Format, class Op>
 class Reducer {
  public:
-  explicit Reducer(const ReduceCall& call) : call_(call) {}
+  explicit Reducer(const ReduceCall& call)
+      : call_(call), bends_(call.tree && call.sources.size() > 3) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
     const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
@@ -41,6 +42,7 @@ class Reducer {
 
  private:
   using Wide = typename Format::Wide;
+  static constexpr std::size_t kTreeDepth = 32;  // of more sources than ranks can be
 
   // A destination that was just read is in the caches; streaming would only throw it out.
   bool in_place() const {
@@ -66,37 +68,79 @@ class Reducer {
 
   // Four vectors: enough independent work to hide the latency of the arithmetic. They are four
   // variables, not an array, because compilers keep variables in registers.
+  struct Four {
+    Wide a;
+    Wide b;
+    Wide c;
+    Wide d;
+  };
+
+  static HWY_INLINE Four load_four(const std::byte* from) {
+    return {Format::widen(load(from)), Format::widen(load(from + kVectorBytes)),
+            Format::widen(load(from + 2 * kVectorBytes)),
+            Format::widen(load(from + 3 * kVectorBytes))};
+  }
+
+  static HWY_INLINE Four combine_four(const Four& x, const Four& y) {
+    return {combine(x.a, y.a), combine(x.b, y.b), combine(x.c, y.c), combine(x.d, y.d)};
+  }
+
   template <bool kStreaming>
   HWY_INLINE void block(std::size_t offset) {
-    const std::byte* from = call_.sources[0] + offset;
-    Wide a = Format::widen(load(from));
-    Wide b = Format::widen(load(from + kVectorBytes));
-    Wide c = Format::widen(load(from + 2 * kVectorBytes));
-    Wide d = Format::widen(load(from + 3 * kVectorBytes));
-    for (const std::byte* source : call_.sources.subspan(1)) {
-      from = source + offset;
-      a = fold(a, load(from));
-      b = fold(b, load(from + kVectorBytes));
-      c = fold(c, load(from + 2 * kVectorBytes));
-      d = fold(d, load(from + 3 * kVectorBytes));
-    }
-    const ByteVector results[4] = {finish(a), finish(b), finish(c), finish(d)};
+    if (bends_) return store_four<kStreaming>(tree_of_blocks(offset), offset);
+    Four sum = load_four(call_.sources[0] + offset);
+    for (const std::byte* source : call_.sources.subspan(1))
+      sum = combine_four(sum, load_four(source + offset));
+    store_four<kStreaming>(sum, offset);
+  }
+
+  template <bool kStreaming>
+  HWY_INLINE void store_four(const Four& sum, std::size_t offset) {
+    const ByteVector results[4] = {finish(sum.a), finish(sum.b), finish(sum.c), finish(sum.d)};
     for (std::byte* destination : call_.destinations)
       store_block<kStreaming>(results, destination + offset);
   }
 
   // At most one vector.
   void few(std::size_t offset, std::size_t bytes) {
-    Wide value = Format::widen(load_first(call_.sources[0] + offset, bytes));
-    for (const std::byte* source : call_.sources.subspan(1))
-      value = fold(value, load_first(source + offset, bytes));
+    const auto read = [=](const std::byte* source)
+                          HWY_ATTR { return Format::widen(load_first(source + offset, bytes)); };
+    Wide value = read(call_.sources[0]);
+    if (bends_)
+      value = fold_tree<Wide>(read,
+                              [](const Wide& x, const Wide& y) HWY_ATTR { return combine(x, y); });
+    else
+      for (const std::byte* source : call_.sources.subspan(1)) value = combine(value, read(source));
     const ByteVector result = finish(value);
     for (std::byte* destination : call_.destinations)
       store_first(result, destination + offset, bytes);
   }
 
-  static HWY_INLINE Wide fold(Wide sum, ByteVector next) {
-    return Format::template combine<Op>(sum, Format::widen(next));
+  // Not inlined, so that the loop over few sources keeps its registers to itself.
+  HWY_NOINLINE Four tree_of_blocks(std::size_t offset) {
+    return fold_tree<Four>(
+        [=](const std::byte* source) HWY_ATTR { return load_four(source + offset); },
+        [](const Four& x, const Four& y) HWY_ATTR { return combine_four(x, y); });
+  }
+
+  // Sums of equally many sources are added as they come, like the carry of a binary counter; what
+  // is left at the end from the right.
+  template <class Sum, class Read, class Combine>
+  HWY_INLINE Sum fold_tree(const Read& read, const Combine& add) {
+    Sum stack[kTreeDepth];
+    std::size_t depth = 0;
+    for (std::size_t i = 0; i < call_.sources.size(); ++i) {
+      Sum sum = read(call_.sources[i]);
+      for (std::size_t pairs = i; pairs & 1; pairs >>= 1) sum = add(stack[--depth], sum);
+      stack[depth++] = sum;
+    }
+    Sum sum = stack[--depth];
+    while (depth > 0) sum = add(stack[--depth], sum);
+    return sum;
+  }
+
+  static HWY_INLINE Wide combine(const Wide& sum, const Wide& next) {
+    return Format::template combine<Op>(sum, next);
   }
 
   HWY_INLINE ByteVector finish(Wide value) const {
@@ -105,6 +149,7 @@ class Reducer {
   }
 
   const ReduceCall& call_;
+  const bool bends_;  // up to three sources, the tree is a chain
 };
 
 // The entry for one element type: picks the loop of the operation.

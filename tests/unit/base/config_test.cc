@@ -28,6 +28,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_LOWERING", "staged"},
       {"TUTTI_CHANNELS", "4"},
       {"TUTTI_SLICE_BYTES", "128K"},
+      {"TUTTI_REDUCE_ORDER", "rank_tree"},
       {"TUTTI_WAIT", "yield"},
       {"TUTTI_CHECKSUMS", "on"},
       {"TUTTI_CHECK", "strict"},
@@ -52,6 +53,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->lowering, LoweringChoice::staged);
   EXPECT_EQ(config->channels, 4);
   EXPECT_EQ(config->slice_bytes, 128U << 10);
+  EXPECT_EQ(config->reduce_order, ReduceOrder::rank_tree);
   EXPECT_EQ(config->wait, WaitChoice::yield);
   EXPECT_TRUE(config->checksums);
   EXPECT_EQ(config->check, CheckChoice::strict);
@@ -125,6 +127,7 @@ TEST(Config, BadValueNamesVariableValueAndWhatIsAllowed) {
       {"TUTTI_TRANSPORT", "rdma", "auto, memory, shm, tcp"},
       {"TUTTI_TRANSPORT", "SHM", "auto, memory, shm, tcp"},
       {"TUTTI_LOWERING", "put", "auto, direct, staged"},
+      {"TUTTI_REDUCE_ORDER", "tree", "any, rank_tree"},
       {"TUTTI_WAIT", "sleep", "auto, spin, yield, block"},
       {"TUTTI_CHECKSUMS", "yes", "off, on"},
       {"TUTTI_LOG", "verbose", "error, warn, info, debug"},

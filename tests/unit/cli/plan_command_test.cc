@@ -80,6 +80,20 @@ TEST(PlanCommand, ForcesWhatItIsTold) {
   EXPECT_EQ(json["candidates"][0]["slice_bytes"], 8192);
 }
 
+TEST(PlanCommand, SaysWhatTheOrderOfRanksForbids) {
+  const Outcome outcome =
+      run({"all_reduce", "64K", "--topology", "1x8", "--reduce-order", "rank_tree"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("reduce_order=rank_tree leaves"));
+  EXPECT_THAT(outcome.out, HasSubstr("ring              not possible: rank "));
+  EXPECT_THAT(outcome.out, HasSubstr("  doubling          staged"));
+  const Outcome refused = run({"all_reduce", "64K", "--topology", "1x8", "--type", "half",
+                               "--reduce-order", "rank_tree", "--algorithm", "doubling"});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("partial result, which reduce_order=rank_tree forbids"));
+  EXPECT_THAT(refused.err, HasSubstr("use direct"));
+}
+
 TEST(PlanCommand, RefusesNonsense) {
   const std::vector<std::vector<std::string>> questions = {
       {"all_reduces"},

@@ -46,7 +46,8 @@ TEST(VerifyCampaign, CoversEveryRootAndGroup) {
   EXPECT_EQ(campaign_cases(options, report).size(), 2U + 3U + 4U);
   options.algorithm = "hierarchical";
   options.ranks_min = options.ranks_max = 12;
-  EXPECT_EQ(campaign_cases(options, report).size(), 12U * 4U);  // 2, 3, 4 and 6 per node
+  EXPECT_EQ(campaign_cases(options, report).size(), 12U * 7U);
+  // 2, 3, 4 and 6 per node; 2x2, 2x3 and 3x2
   EXPECT_TRUE(report.not_applicable.empty());
 }
 

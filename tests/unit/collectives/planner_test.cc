@@ -66,7 +66,7 @@ TEST(Planner, HierarchicalBeatsFlatAlgorithmsAcrossNodes) {
   const Explanation explanation = *planner.explain(all_reduce(64 * kMiB));
   const Candidate& best = explanation.candidates.front();
   EXPECT_EQ(best.algorithm, "hierarchical");
-  EXPECT_EQ(best.group, 8);
+  EXPECT_EQ(best.groups, GroupSizes(8));
   EXPECT_GT(find(explanation, "ring")->predicted_us, 5 * best.predicted_us);
   EXPECT_GT(find(explanation, "direct")->predicted_us, 5 * best.predicted_us);
   EXPECT_THAT(find(explanation, "ring")->limited_by, HasSubstr("nic"));

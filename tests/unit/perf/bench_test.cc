@@ -43,7 +43,9 @@ Options small() {
 
 TEST(Bench, FindsNothingWrongWithAnyTool) {
   for (const Tool* tool : tools()) {
-    for (const auto& row : measure(*tool, small(), {512, DataType::float16, ReduceOp::avg, 1}, 3)) {
+    const int ranks = tool->serves == nullptr ? 3 : 4;
+    const Line line{512, DataType::float16, ReduceOp::avg, 1};
+    for (const auto& row : measure(*tool, small(), line, ranks)) {
       ASSERT_TRUE(row.ok()) << row.status().to_string();
       EXPECT_EQ(row.value().out_of_place.wrong, 0) << tool->name;
       EXPECT_GT(row.value().out_of_place.time_us, 0) << tool->name;
@@ -65,6 +67,44 @@ TEST(Bench, BandwidthsFollowFromTheTime) {
   EXPECT_EQ(row.count, 8u);
   EXPECT_DOUBLE_EQ(row.out_of_place.algbw, 96e-9 / (row.out_of_place.time_us * 1e-6));
   EXPECT_DOUBLE_EQ(row.out_of_place.busbw, row.out_of_place.algbw * 2 / 3);
+}
+
+TEST(Bench, HypercubesCountWhatTravels) {
+  const auto rows = measure(hypercube_tool(), small(), {128, DataType::float32, {}, 0}, 4);
+  ASSERT_TRUE(rows[0].ok());
+  const Half& half = rows[0]->out_of_place;
+  EXPECT_EQ(rows[0]->bytes, 128u);
+  EXPECT_DOUBLE_EQ(half.algbw, 96e-9 / (half.time_us * 1e-6));
+  EXPECT_DOUBLE_EQ(half.busbw, half.algbw);
+}
+
+TEST(Bench, ScaledSumsAreChecked) {
+  for (const DataType type : kAllDataTypes)
+    for (const auto& row : measure(all_reduce_tool(), small(), {512, type, mulsum(), 0}, 5)) {
+      ASSERT_TRUE(row.ok()) << row.status().to_string();
+      EXPECT_EQ(row->op, "mulsum");
+      EXPECT_EQ(row->out_of_place.wrong, 0);
+      EXPECT_EQ(row->in_place->wrong, 0);
+    }
+  // A plain sum is not what is expected.
+  Tool forgetful = all_reduce_tool();
+  forgetful.call = [](Communicator& ranks, const Call& c) {
+    return ranks.all_reduce(c.input, c.output, c.count, c.type, ReduceOp::sum);
+  };
+  const auto rows = measure(forgetful, small(), {512, DataType::int64, mulsum(), 0}, 2);
+  EXPECT_GT(rows[0]->out_of_place.wrong, 100);
+}
+
+TEST(Bench, KnowsTheFloorOfEveryTool) {
+  Options options = small();
+  options.floor = true;
+  for (const Tool* tool : tools()) {
+    const auto rows = measure(*tool, options, {1024, DataType::float32, {}, 0}, 4);
+    ASSERT_TRUE(rows[0].ok()) << tool->name << rows[0].status().to_string();
+    ASSERT_TRUE(rows[0]->floor_us.has_value()) << tool->name;
+    EXPECT_GT(*rows[0]->floor_us, 0) << tool->name;
+    EXPECT_EQ(*rows[0]->floor_us, *rows[3]->floor_us) << tool->name;
+  }
 }
 
 // all_reduce, but for one bit of one element on rank 1.

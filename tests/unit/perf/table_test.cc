@@ -48,6 +48,22 @@ TEST(Table, RowWithoutInPlace) {
             "      N/A     N/A     N/A    N/A\n");
 }
 
+TEST(Table, RowAndColumnsWithTheFloor) {
+  Options options;
+  options.floor = true;
+  Row row = all_reduce_row();
+  row.floor_us = 1467.7675;
+  EXPECT_EQ(row_text(row, options),
+            "   134217728      33554432     float     sum      -1  5871.07   22.86   22.86       0"
+            "  1467.77   25.00  50573.4   42.46  121.23      12  1467.77    2.90\n");
+  row.in_place.reset();
+  EXPECT_EQ(row_text(row, options),
+            "   134217728      33554432     float     sum      -1  5871.07   22.86   22.86       0"
+            "  1467.77   25.00      N/A     N/A     N/A    N/A  1467.77     N/A\n");
+  EXPECT_THAT(columns_text(options), HasSubstr("  #wrong    floor   share     time   algbw"));
+  EXPECT_THAT(columns_text(options), HasSubstr("             (us)     (%)     (us)  (GB/s)"));
+}
+
 TEST(Table, RowWithIterationsAndTime) {
   Options options;
   options.per_iteration = true;

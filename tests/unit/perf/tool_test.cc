@@ -129,7 +129,16 @@ TEST(Tools, InPlaceBuffersStayWithinTheMessage) {
 TEST(Tools, BusBandwidthFactorsAreThoseOfNcclTests) {
   std::vector<double> factors;
   for (const Tool* tool : tools()) factors.push_back(tool->busbw_factor(4));
-  EXPECT_THAT(factors, ::testing::ElementsAre(1.5, 0.75, 0.75, 1, 1, 0.75, 0.75, 0.75, 0.75, 1));
+  EXPECT_THAT(factors, ::testing::ElementsAre(1.5, 0.75, 0.75, 1, 1, 0.75, 0.75, 0.75, 0.75, 1, 1));
+}
+
+TEST(Tools, HypercubesNeedAPowerOfTwo) {
+  for (const int ranks : {1, 2, 4, 8}) EXPECT_TRUE(hypercube_tool().serves(ranks).ok());
+  for (const int ranks : {3, 6, 9}) {
+    const Status status = hypercube_tool().serves(ranks);
+    EXPECT_EQ(status.code(), StatusCode::unsupported);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("use all_gather_perf"));
+  }
 }
 
 // 100 floats among 3 ranks: 33 each, of which 32 are whole lines of 16 bytes.

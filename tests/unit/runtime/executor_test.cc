@@ -13,13 +13,14 @@ namespace {
 
 using namespace testing;
 using collectives::Algorithm;
+using collectives::GroupSizes;
 using collectives::Plan;
 using collectives::PlanSettings;
 
 struct Case {
   const Algorithm* algorithm;
   Shape shape;
-  int group;
+  GroupSizes groups;
   PlanSettings settings;
   bool in_place;
 };
@@ -27,10 +28,9 @@ struct Case {
 std::string describe(const Case& c) {
   return std::string(to_string(c.shape.collective)) + " " + std::string(c.algorithm->name) +
          " ranks " + std::to_string(c.shape.ranks) + " root " + std::to_string(c.shape.root) +
-         " group " + std::to_string(c.group) + " count " + std::to_string(c.shape.count) +
-         " channels " + std::to_string(c.settings.channels) + " slice " +
-         std::to_string(c.settings.slice_bytes) + (c.settings.direct ? " direct" : " staged") +
-         (c.in_place ? " in place" : "");
+         " groups " + c.groups.text() + " count " + std::to_string(c.shape.count) + " channels " +
+         std::to_string(c.settings.channels) + " slice " + std::to_string(c.settings.slice_bytes) +
+         (c.settings.direct ? " direct" : " staged") + (c.in_place ? " in place" : "");
 }
 
 // One world that lives for several calls, so that what a call leaves behind would be noticed.
@@ -56,7 +56,7 @@ class MemoryRanks {
   }
 
   static std::vector<Plan> make_plans(const Case& c) {
-    auto schedule = collectives::build(*c.algorithm, c.shape.ranks, c.shape.root, c.group);
+    auto schedule = collectives::build(*c.algorithm, c.shape.ranks, c.shape.root, c.groups);
     EXPECT_TRUE(schedule.ok()) << schedule.status().to_string();
     if (!schedule.ok()) return {};
     std::vector<Plan> plans;
@@ -134,13 +134,14 @@ TEST_P(ExecutorTest, EveryAlgorithmComputesWhatItsCollectivePromises) {
       {1, 4096, false}, {1, 4096, true}, {3, 1024, false}, {2, 512, true}};
   int cases = 0;
   for (const Algorithm& algorithm : collectives::all_algorithms()) {
-    for (int group : {1, 2, 3, 4}) {
-      if (group > 1 && !algorithm.grouped) continue;
+    for (const GroupSizes& groups :
+         {GroupSizes(), GroupSizes(2), GroupSizes(3), GroupSizes(4), GroupSizes({2, 2})}) {
+      if (!groups.sizes().empty() && !algorithm.grouped) continue;
       const int roots =
           has_root(algorithm.collective) || algorithm.collective == Collective::send_recv ? ranks
                                                                                           : 1;
       for (Rank root = 0; root < roots; ++root) {
-        if (!algorithm.shape(ranks, root, group).ok()) continue;
+        if (!algorithm.shape(ranks, root, groups).ok()) continue;
         for (const PlanSettings& s : settings) {
           for (std::size_t count :
                {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{997}}) {
@@ -149,7 +150,7 @@ TEST_P(ExecutorTest, EveryAlgorithmComputesWhatItsCollectivePromises) {
               if (in_place && !can_run_in_place(algorithm.collective)) continue;
               world.run({&algorithm,
                          {algorithm.collective, ranks, root, count, ReduceOp::sum},
-                         group,
+                         groups,
                          s,
                          in_place});
               if (HasFatalFailure()) return;

@@ -1,0 +1,81 @@
+// processes.hpp: ranks as real processes of one test, over a transport of its choice. What a rank
+// finds goes into memory that it shares with the test.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tutti/communicator.hpp"
+
+namespace tutti::runtime::testing {
+
+// A port that was free a moment ago.
+inline int free_port() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  close(listener);
+  return bound ? ntohs(address.sin_port) : 0;
+}
+
+// Memory of the test and the processes that it starts from then on. Zero at first.
+class SharedMemory {
+ public:
+  explicit SharedMemory(std::size_t bytes)
+      : bytes_(bytes),
+        memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
+  ~SharedMemory() { munmap(memory_, bytes_); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  template <typename T>
+  std::span<T> as() {
+    return {static_cast<T*>(memory_), bytes_ / sizeof(T)};
+  }
+
+ private:
+  std::size_t bytes_;
+  void* memory_;
+};
+
+// Runs `body` on every rank, which says whether all was well. Requires  a test without threads.
+inline bool on_processes(int ranks, const CommunicatorOptions& options,
+                         const std::function<bool(Communicator&)>& body) {
+  Rendezvous meeting;
+  meeting.size = ranks;
+  meeting.port = free_port();
+  std::vector<pid_t> children;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      meeting.rank = rank;
+      auto communicator = Communicator::from_rendezvous(meeting, options);
+      if (!communicator.ok())
+        std::fprintf(stderr, "%s\n", communicator.status().to_string().c_str());
+      const bool well = communicator.ok() && body(*communicator) && communicator->close().ok();
+      _exit(well ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  bool well = true;
+  for (const pid_t child : children) {
+    int status = 1;
+    well &= waitpid(child, &status, 0) == child && status == 0;
+  }
+  return well;
+}
+
+}  // namespace tutti::runtime::testing
