@@ -39,9 +39,9 @@ struct CommunicatorOptions {
   // transport, chunks, channels or lowering, and of 32- and 64-bit types not on reducing within
   // groups of 2^k neighbours first. Empty: TUTTI_REDUCE_ORDER decides.
   std::string reduce_order;
-  int channels = 0;                            // 0: the planner chooses
-  std::size_t slice_bytes = 0;                 // 0: the planner chooses
-  std::optional<bool> checksums;               // on every frame; empty: TUTTI_CHECKSUMS (off)
+  int channels = 0;               // 0: the planner chooses
+  std::size_t slice_bytes = 0;    // 0: the planner chooses
+  std::optional<bool> checksums;  // on every frame; empty: TUTTI_CHECKSUMS (off)
   // Calls that differ between ranks are found before anything is written, at the cost of a small
   // exchange for each call; empty: TUTTI_CHECK (late: on this or the next call).
   std::optional<bool> strict;

@@ -206,7 +206,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<StrictCheck> strict_;  // where calls are checked before they are made
   std::shared_ptr<const collectives::Plan> strict_plan_;
-  bool checking_ = false;  // the current work waits for it
+  bool checking_ = false;                 // the current work waits for it
   std::unique_ptr<ScaledMemory> scaled_;  // once a call has needed it
   std::atomic<bool> aborted_{false};
   std::uint32_t sequence_ = 0;

@@ -6,12 +6,10 @@
 // time are left to their fixed-size siblings.
 #pragma once
 
-// Kernels are most of what a sanitizer build compiles. Threads do not race differently for other
-// vectors, and SSE4 goes no other way through the sources than AVX2; plain builds test them all.
-#if defined(__SANITIZE_THREAD__)
+// Kernels are most of what a sanitizer build compiles, and other vectors go no other way through
+// the sources than AVX2; plain builds test them all.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define TUTTI_TARGETS_LEFT_OUT (HWY_SSE4 | HWY_AVX3)
-#elif defined(__SANITIZE_ADDRESS__)
-#define TUTTI_TARGETS_LEFT_OUT HWY_SSE4
 #else
 #define TUTTI_TARGETS_LEFT_OUT 0
 #endif
