@@ -319,8 +319,10 @@ bool CommunicatorState::checked() {
   Status verdict = strict_->verdict();
   if (verdict.ok()) verdict = begin_call(*current_);
   if (verdict.ok()) return true;
-  if (verdict.code() == StatusCode::mismatch) executor_->fail(verdict);
-  if (!executor_->status().ok()) membership_->spread(executor_->status());
+  if (verdict.code() == StatusCode::mismatch)
+    executor_->fail_alone(verdict);
+  else if (!executor_->status().ok())
+    membership_->spread(executor_->status());
   complete_current(verdict);
   return false;
 }

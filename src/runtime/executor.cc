@@ -218,10 +218,15 @@ Status Executor::connect() {
 
 // ---- Failures ----
 
-void Executor::fail(Status status) {
+void Executor::fail_alone(Status status) {
   if (!status_.ok()) return;
   status_ = explain_ ? explain_(std::move(status)) : std::move(status);
   interrupted_ = !finished_;
+}
+
+void Executor::fail(Status status) {
+  if (!status_.ok()) return;
+  fail_alone(std::move(status));
   const std::uint64_t word = encode(Notice::of(status_));
   for (const Stream& s : streams_)
     if (s.endpoint != nullptr) s.endpoint->signal(Signal::failed, word);

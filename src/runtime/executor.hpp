@@ -75,6 +75,8 @@ class Executor {
 
   // Ends the call, and every later one, with `status`, and tells all connected peers.
   void fail(Status status);
+  // The same without telling: all ranks find the failure by themselves, each with its own words.
+  void fail_alone(Status status);
 
   // Asked about every failure before it counts, by someone who may know more.
   void explain_with(std::function<Status(Status)> explain) { explain_ = std::move(explain); }

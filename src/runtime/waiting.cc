@@ -7,7 +7,7 @@ namespace tutti::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kSleepAfter{1000};
-constexpr std::chrono::milliseconds kLong{100};
+constexpr std::chrono::milliseconds kLong{2000};
 constexpr int kRoundsPerLook = 64;  // at the clock
 
 void pause_core() {

@@ -58,11 +58,11 @@ TEST(Fork, AChildMakesItsOwn) {
   EXPECT_EQ(in_child([] {
               auto own = Communicator::for_threads(2);
               if (!own.ok()) return 1;
-              int failures = 0;
-              std::thread other([&] { failures += (*own)[1].barrier().ok() ? 0 : 1; });
-              failures += (*own)[0].barrier().ok() ? 0 : 2;
+              bool fine = false;
+              std::thread other([&] { fine = (*own)[1].barrier().ok(); });
+              const bool mine = (*own)[0].barrier().ok();
               other.join();
-              return failures;
+              return fine && mine ? 0 : 2;
             }),
             0);
   EXPECT_TRUE((*made)[0].barrier().ok());

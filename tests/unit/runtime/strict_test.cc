@@ -14,6 +14,7 @@
 namespace tutti {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr int kUntouched = -77;
@@ -43,7 +44,8 @@ void expect_mismatch(const Calls& call, const char* text) {
       const bool odd = comm.rank() == size / 2;
       const Status status = call(comm, odd, in.data(), out.data());
       EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
-      EXPECT_THAT(status.message(), HasSubstr(text));
+      // Who hears of it before its own look is over says so without the other side.
+      EXPECT_THAT(status.message(), AnyOf(HasSubstr(text), HasSubstr("says rank")));
       EXPECT_EQ(std::count(out.begin(), out.end(), kUntouched), std::ptrdiff_t(out.size()));
       EXPECT_EQ(comm.barrier().code(), StatusCode::mismatch);  // it is final
       static_cast<void>(comm.agree(0));
