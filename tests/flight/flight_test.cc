@@ -9,8 +9,8 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <map>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -82,13 +82,17 @@ class Tutti {
 
   // The processes of all ranks, once they have said so.
   std::vector<pid_t> await_ranks(std::size_t count) const {
-    static const std::regex kLine("rank ([0-9]+) pid ([0-9]+)");
     std::map<int, pid_t> ranks;
     const auto give_up = std::chrono::steady_clock::now() + kPatience;
     while (ranks.size() < count && std::chrono::steady_clock::now() < give_up) {
       const std::string text = out();
-      for (std::sregex_iterator match(text.begin(), text.end(), kLine), end; match != end; ++match)
-        ranks[std::stoi((*match)[1])] = static_cast<pid_t>(std::stoi((*match)[2]));
+      for (auto at = text.find("rank "); at != text.npos; at = text.find("rank ", at + 1)) {
+        int rank = 0;
+        int process = 0;
+        int whole = 0;  // the line has ended, so that the number is all there
+        std::sscanf(text.c_str() + at, "rank %d pid %d%*[\n]%n", &rank, &process, &whole);
+        if (whole > 0) ranks[rank] = process;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_EQ(ranks.size(), count) << out() << err();

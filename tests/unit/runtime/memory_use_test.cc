@@ -96,6 +96,9 @@ void call_everything(Communicator& c, std::size_t count) {
 class Memory : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(Memory, IsBoundedForEachPeer) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "counts memory, which sanitizers do not change, and takes minutes under them";
+#endif
   const auto& [transport, size] = GetParam();
   on_ranks(transport, size, [size = size](Communicator& c) {
     const MemoryUse before = c.memory_use();
