@@ -1,5 +1,5 @@
-"""The seeded bugs of tools/bug-hunt: mistakes that somebody could make in the library, kept as edits,
-so that the simulated worlds (`tutti chaos`) can be shown to find them.
+"""The seeded bugs of tools/bug-hunt: mistakes that somebody could make in the library, kept as
+edits, so that the simulated worlds (`tutti chaos`) can be shown to find them.
 
 Each bug replaces `old`, which occurs exactly once in its file, with `new`. `worlds` are the flags
 of the worlds that should find it; the test bugs.check sees that `old` is still there. The worlds
@@ -96,8 +96,11 @@ BUGS = [
     Bug("failure-not-told", "peers of a call do not hear that it failed", FAULTS, EXECUTOR,
         "    if (s.endpoint != nullptr) s.endpoint->signal(Signal::failed, word);\n",
         "    static_cast<void>(s), static_cast<void>(word);\n"),
-    Bug("failure-not-heard", "does not look for peers that failed", FAULTS, EXECUTOR,
-        "    if (word == 0) continue;\n", "    if (word == 0 || finished_) continue;\n"),
+    Bug("failure-not-heard", "a call does not look whether rank 0 failed", FAULTS, EXECUTOR,
+        "  for (std::size_t s = 0; s < streams_.size(); s += channels) {\n"
+        "    if (streams_[s].endpoint == nullptr) continue;\n    const std::uint64_t word",
+        "  for (std::size_t s = channels; s < streams_.size(); s += channels) {\n"
+        "    if (streams_[s].endpoint == nullptr) continue;\n    const std::uint64_t word"),
     Bug("direct-call-looks-away", "a direct call is right although a peer took its memory back",
         FAULTS, EXECUTOR, "    if (call_.signature.direct && hear_of_failures()) return true;\n",
         ""),
@@ -109,7 +112,7 @@ BUGS = [
         STATE, "    executor_->withdraw_memory();\n", ""),
     Bug("death-not-noticed", "a call waits for a rank that the transport has lost", FAULTS, STATE,
         "  if (!polled.ok() && !executor_->done())\n    executor_->fail(",
-        "  if (!polled.ok() && executor_->done())\n    executor_->fail("),
+        "  if (!polled.ok() && !executor_->done() && moved)\n    executor_->fail("),
     Bug("culprit-off-by-one", "news of a failure name the rank before the culprit", FAULTS, NOTICE,
         "static_cast<std::int64_t>(notice.culprit) + 1);",
         "static_cast<std::int64_t>(notice.culprit));"),
@@ -178,8 +181,8 @@ BUGS = [
         "    if (false) {"),
     Bug("failure-not-passed-on", "peers of a call that is never made are not told", MISMATCHES,
         EXECUTOR, "    pass_on_failure(plan);\n", ""),
-    Bug("verdict-next-rank-only", "strict calls are compared with the next rank only", STRICT, CHECK,
-        "for (Rank other = 0; other < size_; ++other) {",
+    Bug("verdict-next-rank-only", "strict calls are compared with the next rank only", STRICT,
+        CHECK, "for (Rank other = 0; other < size_; ++other) {",
         "for (Rank other = (rank_ + 1) % size_; other < size_; other += size_) {"),
     Bug("verdict-compares-little", "strict calls are compared by their number only", STRICT, CHECK,
         "std::equal(theirs.begin(), theirs.end(), mine_.begin())",
