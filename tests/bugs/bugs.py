@@ -167,7 +167,7 @@ BUGS = [
     Bug("type-not-encoded", "arrival records do not tell the type", MISMATCHES, ARRIVAL,
         "  writer.put(static_cast<std::uint8_t>(s.type));\n", "  writer.put(std::uint8_t{0});\n"),
     Bug("op-not-encoded", "arrival records do not tell the operation", MISMATCHES, ARRIVAL,
-        "  writer.put(static_cast<std::uint8_t>(s.op));\n", "  writer.put(std::uint8_t{0});\n"),
+        "special == 0 ? static_cast<std::uint8_t>(s.op)", "special == 0 ? std::uint8_t{0}"),
     Bug("root-not-encoded", "arrival records do not tell the root", MISMATCHES, ARRIVAL,
         "  writer.put(s.root);\n", "  writer.put(std::int32_t{0});\n"),
     Bug("strays-not-found", "does not look for calls that it takes no part in", MISMATCHES, STATE,
@@ -188,8 +188,7 @@ BUGS = [
         "std::equal(theirs.begin(), theirs.end(), mine_.begin())",
         "std::equal(theirs.begin(), theirs.begin() + 8, mine_.begin())"),
     Bug("verdict-ignored", "strict calls begin whatever the check says", STRICT, STATE,
-        "if (verdict.ok()) verdict = executor_->start(",
-        "verdict = executor_->start("),
+        "if (verdict.ok()) verdict = begin_call(*current_);", "verdict = begin_call(*current_);"),
     # ---- Checksums ----
     Bug("number-not-summed", "checksums do not cover the number of a frame", FAULTS, CHECKED,
         "beside = {number, tag, payload.size()};", "beside = {0 * number, tag, payload.size()};"),
