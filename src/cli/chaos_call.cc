@@ -113,6 +113,16 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   return planned;
 }
 
+PlannedCall draw_call_after(const std::deque<PlannedCall>& calls, Dice& dice, int ranks,
+                            const CallRoom& room) {
+  if (calls.empty() || !dice.one_in(3)) return draw_call(dice, ranks, room);
+  PlannedCall again = calls[calls.size() - 1 - dice.below(std::min<std::size_t>(calls.size(), 2))];
+  if (dice.one_in(2)) again.call.count = dice.below(2 * again.call.count + 1);
+  if (dice.one_in(4)) again.call.type = another_type(again.call.type);
+  again.call.op = dice.one_of(kAllReduceOps);
+  return again;
+}
+
 PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& room) {
   const bool rooted = has_root(call.call.collective);
   const bool reduces = is_reduction(call.call.collective);

@@ -2,6 +2,7 @@
 // what settings, and each rank's plan and buffers for it.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,6 +39,11 @@ struct CallRoom {
 
 // Any call of `ranks`.
 PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room);
+
+// Any call; or one of the plans of one of the latest two, as a training step makes again and again,
+// perhaps of another count, type or operation.
+PlannedCall draw_call_after(const std::deque<PlannedCall>& calls, Dice& dice, int ranks,
+                            const CallRoom& room);
 
 // The same call with something else in it, that peers must notice: another count, type, operation,
 // root or collective.

@@ -24,6 +24,8 @@ using Outcome = ChaosVerdict::Outcome;
 
 constexpr int kCallsAfter = 4;  // a mismatch, until all ranks know
 constexpr unsigned kMovesPerLookBack = 8;
+// Without an end of a call or agreement, for each that may move: a thousand times what any needs.
+constexpr std::uint64_t kMovesPerActorMax = 200'000;
 constexpr int kPatienceSweeps = 30;  // of all ranks without a move, before the world stands still
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
@@ -103,7 +105,7 @@ class ChaosWorld {
       run_mismatch(calls);
     else
       for (int i = 0; i < calls && fine() && !failed_; ++i)
-        run_call(draw_call(dice_, size(), room_));
+        run_call(draw_call_after(calls_, dice_, size(), room_));
     if (failed_ && fine() && !limits_.mismatches) recover();
     finish();
     return std::move(verdict_);
@@ -157,6 +159,19 @@ class ChaosWorld {
       faults_.push_back({when(), dice_.between(0, size() - 1), Fault::Kind::pause});
     if (dice_.one_in(10))
       faults_.push_back({when(), dice_.between(0, size() - 1), Fault::Kind::abort});
+  }
+
+  // Somebody more, often the one that coordinates, while the others agree: within a few messages.
+  void draw_fault_of_agreement() {
+    if (!dice_.one_in(3)) return;
+    const int deaths = dice_.between(1, 2);
+    Rank next = 0;
+    for (int i = 0; i < deaths; ++i) {
+      while (next < size() - 1 && member(next).gone) ++next;
+      const Rank whom = dice_.one_in(3) ? dice_.between(0, size() - 1) : next++;
+      faults_.push_back({turns_ + dice_.below(at(i + 1) * 60 * participants_.size()),
+                         members_[at(std::min(whom, size() - 1))], Fault::Kind::death});
+    }
   }
 
   int living() const {
@@ -359,27 +374,42 @@ class ChaosWorld {
 
   // False when there is no going on, which is right only where somebody died silently.
   bool agree() {
+    draw_fault_of_agreement();
     for (Rank r = 0; r < size(); ++r) {
       Participant& p = member(r);
+      p.decision.reset();
       if (p.gone) continue;
       static_cast<void>(p.comm->revoke(runtime::revoked_by(p.comm->rank())));
-      p.decision.reset();
       p.task = Participant::Task::agree;
-      const Status begun = p.comm->begin_agreement(~std::uint64_t{0}, {});
+      const Status begun = p.comm->begin_agreement(~(std::uint64_t{1} << r % 64), blob_of(p.rank));
       if (!begun.ok()) trouble(Outcome::error, begun.to_string());
     }
     move_until_done();
     if (!fine() || stuck_) return false;
+    // Also of those that came to one and died then.
     const Decision* common = nullptr;
     for (Rank r = 0; r < size(); ++r) {
       const Participant& p = member(r);
-      if (p.gone || !p.decision) continue;
+      if (!p.decision) continue;
       if (common == nullptr) common = &*p.decision;
-      if (*common != *p.decision) trouble(Outcome::wrong, "survivors came to different decisions");
+      if (*common != *p.decision) trouble(Outcome::wrong, "ranks came to different decisions");
     }
     if (!fine() || common == nullptr) return false;
+    judge_contributions(*common);
     go_on(Decision(*common));
     return fine();
+  }
+
+  static std::string blob_of(Rank rank) { return fmt::format("rank {}", rank); }
+
+  // Everybody who lives has a part in it.
+  void judge_contributions(const Decision& decision) {
+    for (Rank r = 0; r < size(); ++r) {
+      if (member(r).gone || decision.lost[at(r)]) continue;
+      if ((decision.flags >> r % 64 & 1) != 0 || decision.blobs[at(r)] != blob_of(members_[at(r)]))
+        trouble(Outcome::wrong,
+                fmt::format("the decision lacks what rank {} gave", members_[at(r)]));
+    }
   }
 
   void go_on(const Decision& decision) {
@@ -454,6 +484,7 @@ class ChaosWorld {
   void move_until_done() {
     const auto ranks = static_cast<std::uint64_t>(participants_.size());
     const std::uint64_t actors = ranks + network_share_;
+    const std::uint64_t last_turn = turns_ + kMovesPerActorMax * actors;
     std::uint64_t idle = 0;
     asked_ = stuck_in_call_ = false;
     while (fine() && !stuck_ && !stuck_in_call_ && !all_done()) {
@@ -462,6 +493,7 @@ class ChaosWorld {
       const bool moved = actor >= ranks ? world_->step() : move(participants_[actor]);
       idle = moved ? 0 : idle + 1;
       if (idle > 2 * actors && !anything_moves()) stand_still();
+      if (turns_ > last_turn) trouble(Outcome::hang, "moves for ever: " + describe_hang());
     }
   }
 
