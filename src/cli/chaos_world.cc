@@ -458,6 +458,8 @@ class ChaosWorld {
             judge_failure(p, end->status());
           else
             p.decision = **end;
+          // One that aborted between two calls finds out only here.
+          if (end->status().code() == StatusCode::aborted) leave(p);
         }
         break;
       case Participant::Task::none:
