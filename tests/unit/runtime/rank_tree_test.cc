@@ -196,7 +196,7 @@ TEST_P(RankTree, BitsDoNotDependOnHowItIsDone) {
         options.slice_bytes = slice;
         on_ranks(GetParam(), options, [](Communicator& comm) {
           int done = 0;
-          for (const std::size_t count : {0, 1, 257}) ASSERT_TRUE(every_type(comm, count, done));
+          for (const std::size_t count : {0U, 1U, 257U}) ASSERT_TRUE(every_type(comm, count, done));
           EXPECT_EQ(done, 3 * 6 * 4 * 4) << "every reduction of every type can be done";
         });
       }
@@ -209,7 +209,7 @@ TEST_P(RankTree, BitsDoNotDependOnTheAlgorithm) {
     options.algorithm = algorithm;
     options.slice_bytes = 4096;
     on_ranks(GetParam(), options, [&](Communicator& comm) {
-      for (const std::size_t count : {1, 1009}) {
+      for (const std::size_t count : {1U, 1009U}) {
         auto data = inputs<float>(comm.rank(), count, ReduceOp::sum);
         int done = 0;
         const Status status = comm.all_reduce(std::span<float>(data), ReduceOp::sum);

@@ -115,7 +115,7 @@ class SpecialReductions : public ::testing::TestWithParam<int> {};
 
 TEST_P(SpecialReductions, PremulSumOfEveryType) {
   on_ranks(GetParam(), [](Communicator& comm) {
-    for (const std::size_t count : {0, 1, 257, 5003}) {
+    for (const std::size_t count : {0U, 1U, 257U, 5003U}) {
       EXPECT_TRUE(scales_and_sums<float>(comm, count)) << count;
       EXPECT_TRUE(scales_and_sums<double>(comm, count)) << count;
       EXPECT_TRUE(scales_and_sums<float16>(comm, count)) << count;
@@ -210,7 +210,7 @@ TEST_P(SpecialReductions, CustomOperationsSeeRanksInOrder) {
       on_ranks(
           GetParam(),
           [](Communicator& comm) {
-            for (const std::size_t count : {0, 1, 3, 257, 5003})
+            for (const std::size_t count : {0U, 1U, 3U, 257U, 5003U})
               EXPECT_TRUE(composes(comm, count)) << count;
           },
           options);

@@ -127,7 +127,8 @@ TEST(Meeting, FiveRanksMeetAndExchangeTwice) {
   EXPECT_EQ(wires.node(zero).degree(), 3U);
   for (std::uint64_t context : {0U, 7U}) {
     const std::vector<std::string> blobs = {"three", "one", "", "four", "zero"};
-    for (int i : {4, 0, 2, 3}) wires.node(i).begin_exchange(context, blobs[i]);
+    for (int i : {4, 0, 2, 3})
+      wires.node(i).begin_exchange(context, blobs[static_cast<std::size_t>(i)]);
     wires.run();
     for (int i = 0; i < 5; ++i) EXPECT_FALSE(wires.node(i).take_exchanged());
     wires.node(1).begin_exchange(context, blobs[1]);

@@ -98,7 +98,9 @@ class Network {
     bool open = true;
   };
 
-  int below(int limit) { return limit <= 0 ? 0 : static_cast<int>(random_() % limit); }
+  int below(int limit) {
+    return limit <= 0 ? 0 : static_cast<int>(random_() % static_cast<unsigned>(limit));
+  }
   void at(std::int64_t when, std::function<void()> what) {
     events_.emplace(std::make_pair(when, next_event_++), std::move(what));
   }
