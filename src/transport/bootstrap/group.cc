@@ -320,7 +320,10 @@ class TreeGroup final : public BootstrapGroup {
   void serve(int id) {
     const auto found = sockets_.find(id);
     if (found == sockets_.end()) return;
-    if (!receive_all(id, found->second) || !flush(id)) drop(id);
+    if (!receive_all(id, found->second))
+      drop(id);
+    else if (!flush(id))
+      hear_out(id);
   }
 
   // False when the peer has gone.
@@ -351,9 +354,20 @@ class TreeGroup final : public BootstrapGroup {
 
   void flush_all() {
     std::vector<int> gone;
+    std::vector<int> finished;
     for (const auto& [id, socket] : sockets_)
-      if (!flush(id) || meeting_.finished(id)) gone.push_back(id);
-    for (const int id : gone) drop(id);
+      if (!flush(id))
+        gone.push_back(id);
+      else if (meeting_.finished(id))
+        finished.push_back(id);
+    for (const int id : gone) hear_out(id);
+    for (const int id : finished) drop(id);
+  }
+
+  // A peer that takes no more bytes may have said why before it went.
+  void hear_out(int id) {
+    receive_all(id, sockets_.at(id));
+    drop(id);
   }
 
   void drop(int id) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <thread>
 
 #include "transport/bootstrap/authentication.hpp"
@@ -191,6 +192,24 @@ TEST(Bootstrap, ARankThatLeavesBetweenExchangesIsNamed) {
     EXPECT_EQ(status.code(), StatusCode::peer_lost);
     EXPECT_THAT(status.message(), HasSubstr("rank 2 hung up"));
     EXPECT_EQ(status.culprit(), 2);
+  });
+}
+
+TEST(Bootstrap, WhoComesLateToAFailedExchangeHearsTheFirstCause) {
+  Place place;
+  std::latch gone(2);
+  in_threads(3, [&](Rank rank) {
+    Joined group = join(place.options(rank, 3));
+    ASSERT_TRUE(group.ok());
+    ASSERT_TRUE((*group)->exchange("first").ok());
+    // Rank 0 sees rank 2 leave, says so, and is gone itself before rank 1 sends its part.
+    if (rank == 1) gone.wait();
+    if (rank != 2) {
+      const Status status = (*group)->exchange("second").status();
+      EXPECT_EQ(status.culprit(), 2) << status.to_string();
+    }
+    group = Status(StatusCode::aborted, "left");
+    if (rank != 1) gone.count_down();
   });
 }
 
