@@ -52,6 +52,8 @@ endif()
 if(TUTTI_SANITIZE)
   # One optimisation level keeps the tests within minutes and stack traces readable.
   add_compile_options(${sanitize_flags} -O1 -g1 -fno-omit-frame-pointer)
+  # Neither compiler tells both sanitizers to the preprocessor by the same name.
+  add_compile_definitions(TUTTI_SANITIZED)
   add_link_options(${sanitize_flags})
 endif()
 if(TUTTI_SANITIZE STREQUAL "fuzzer")

@@ -8,7 +8,7 @@
 
 // Kernels are most of what a sanitizer build compiles, and other vectors go no other way through
 // the sources than AVX2; plain builds test them all.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(TUTTI_SANITIZED)
 #define TUTTI_TARGETS_LEFT_OUT (HWY_SSE4 | HWY_AVX3)
 #else
 #define TUTTI_TARGETS_LEFT_OUT 0

@@ -96,7 +96,7 @@ void call_everything(Communicator& c, std::size_t count) {
 class Memory : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(Memory, IsBoundedForEachPeer) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(TUTTI_SANITIZED)
   GTEST_SKIP() << "counts memory, which sanitizers do not change, and takes minutes under them";
 #endif
   const auto& [transport, size] = GetParam();

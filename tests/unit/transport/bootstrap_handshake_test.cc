@@ -12,7 +12,7 @@
 namespace tutti::transport {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TUTTI_SANITIZED)
 constexpr int kAttacks = 5'000;
 #else
 constexpr int kAttacks = 100'000;

@@ -13,7 +13,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TUTTI_SANITIZED)
 constexpr int kSeeds = 2;
 #else
 constexpr int kSeeds = 12;

@@ -58,7 +58,7 @@ TEST(ProofTest, CoversEverythingThatIsSaid) {
   EXPECT_FALSE(proven(changed, "listener", "secret"));
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(TUTTI_SANITIZED)
 constexpr int kAttacks = 5'000;
 #else
 constexpr int kAttacks = 100'000;
