@@ -202,7 +202,7 @@ def main():
         died = len(one.dead())
         kills += died
         key = (one.transport, one.kind)
-        by_kind[key] = by_kind.get(key, 0) + died
+        by_kind[key] = by_kind.get(key, 0) + (1 if whole_jobs else died)
         errors.setdefault(one.transport, []).extend(one.error_ms())
         shrinks.setdefault(one.transport, []).extend(one.shrink_ms())
         if one.troubles:
@@ -214,12 +214,14 @@ def main():
         if sys.stderr.isatty():
             print(f"\r{kills} of {options.kills} kills, {troubles} troubles", end="",
                   file=sys.stderr)
-    print(f"{jobs} jobs of {options.ranks} ranks, {kills} ranks killed in "
-          f"{time.time() - began:.0f} s: {troubles} troubles")
+    killed = "" if whole_jobs else f", {kills} ranks killed"
+    print(f"{jobs} jobs of {options.ranks} ranks{killed} in {time.time() - began:.0f} s: "
+          f"{troubles} troubles")
     for (transport, kind), count in sorted(by_kind.items()):
-        print(f"  {transport} {kind}: {count}")
+        print(f"  {transport} {kind}: {count} {'jobs' if whole_jobs else 'kills'}")
     result = {"jobs": jobs, "kills": kills, "troubles": troubles}
-    for title, all_of_them in [("death to error", errors), ("error to right result", shrinks)]:
+    measured = [("death to error", errors), ("error to right result", shrinks)]
+    for title, all_of_them in [] if whole_jobs else measured:
         for transport, values in sorted(all_of_them.items()):
             f = figures(values)
             result[f"{title}, {transport}, ms"] = f
