@@ -135,6 +135,7 @@ class ChaosWorld {
     p.transport = parts.transport.get();
     parts.patience = {8, 3};
     parts.config.flight = base::FlightChoice::off;
+    parts.config.progress = base::ProgressChoice::off;  // all is one thread, and so repeatable
     parts.config.slow_after = std::chrono::milliseconds(0);
     if (limits_.strict) parts.config.check = base::CheckChoice::strict;
     parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };

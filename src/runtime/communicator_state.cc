@@ -21,6 +21,9 @@ constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
 constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
+// The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
+// that what only shows after many (see drive_locked) does not take a second.
+constexpr int kTendingRounds = 16;
 
 // Only one thread writes at a time.
 void raise(std::atomic<std::uint64_t>& counter) {
@@ -202,6 +205,8 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
 
 Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   TUTTI_TRY(check(request));
+  if (strict_ && !strict_plan_) [[unlikely]]
+    TUTTI_TRY(make_check_plan());
   const auto plan = plan_for(request);
   if (!plan.ok()) return plan.status();
   work.plan_ = *plan;
@@ -230,9 +235,20 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   return Status();
 }
 
+// The lock; whoever drives without need makes room.
+std::unique_lock<std::mutex> CommunicatorState::take() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) [[likely]]
+    return lock;
+  attended_.store(true, std::memory_order_relaxed);
+  lock.lock();
+  attended_.store(false, std::memory_order_relaxed);
+  return lock;
+}
+
 // Starts it, and moves it for a few rounds under the same lock: a small call may be complete then.
 void CommunicatorState::submit(WorkState& work, int rounds) {
-  std::lock_guard lock(mutex_);
+  const auto lock = take();
   if (current_ == nullptr && waiting_.empty())
     begin(work);
   else
@@ -269,8 +285,18 @@ Result<std::shared_ptr<WorkState>> CommunicatorState::start_work(const Request& 
   work->kept_ =
       exchange ? exchange_plan_ : memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
+  started_.fetch_add(1, std::memory_order_relaxed);
   submit(*work, 1);
+  if (!work->done() && parts_.config.progress != base::ProgressChoice::off) expect_work();
   return work;
+}
+
+Tending CommunicatorState::tend(bool driven) {
+  if (started_.load(std::memory_order_relaxed) == 0 || forked() ||
+      parts_.config.progress == base::ProgressChoice::off)
+    return Tending::nothing;
+  if (driven || attended_.load(std::memory_order_relaxed)) return Tending::tended;
+  return drive_until(nullptr, kTendingRounds) ? Tending::moved : Tending::idle;
 }
 
 std::string CommunicatorState::awaited() {
@@ -283,6 +309,7 @@ void CommunicatorState::complete_current(const Status& status) {
   flight_.end(status.code());
   if (!status.ok()) [[unlikely]]
     note_failure();
+  if (work->owner_ != nullptr) started_.fetch_sub(1, std::memory_order_relaxed);
   work->status_ = status;
   work->done_.store(true, std::memory_order_release);
 }
@@ -292,6 +319,9 @@ void CommunicatorState::begin(WorkState& work) {
   current_ = &work;
   flight_.begin(work.call_.signature);
   raise(calls_);
+  // Whoever drove when abort() came may have been past looking.
+  if (aborted_.load(std::memory_order_relaxed)) [[unlikely]]
+    executor_->fail(abort_status());
   const bool collective = work.call_.signature.collective != Collective::send_recv;
   checking_ = strict_ != nullptr && collective;
   const Status status = checking_ ? begin_check(work) : begin_call(work);
@@ -304,12 +334,15 @@ Status CommunicatorState::begin_call(WorkState& work) {
   return work.special_ == nullptr ? executor_->start(work.call_, *work.plan_) : start_special(work);
 }
 
+// Before it is needed: works begin on any thread, but the planner is the calling thread's.
+Status CommunicatorState::make_check_plan() {
+  auto plan = make_plan({Collective::all_gather, StrictCheck::kCount, StrictCheck::kType});
+  if (!plan.ok()) return plan.status();
+  strict_plan_ = *std::move(plan);
+  return Status();
+}
+
 Status CommunicatorState::begin_check(const WorkState& work) {
-  if (!strict_plan_) {
-    auto plan = make_plan({Collective::all_gather, StrictCheck::kCount, StrictCheck::kType});
-    if (!plan.ok()) return plan.status();
-    strict_plan_ = *std::move(plan);
-  }
   return executor_->start(strict_->begin(work.call_.signature, *strict_plan_), *strict_plan_);
 }
 
@@ -447,6 +480,7 @@ void CommunicatorState::give_up(WorkState& work) {
 Status CommunicatorState::wait(WorkState& work) {
   TUTTI_TRY(check_process());
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
+  attended_.store(true, std::memory_order_relaxed);
   while (!work.done()) {
     bool moved = drive_until(&work, waiter.rounds());
     if (!moved && waiter.has_time()) moved = drive_others(*this);
@@ -462,6 +496,7 @@ Status CommunicatorState::wait(WorkState& work) {
     if (watch_.due(waiter.last_look())) look_after_wait(waiter.last_look());
     if (waiter.expired()) give_up(work);
   }
+  attended_.store(false, std::memory_order_relaxed);
   if (!work.status_.ok())
     watch_.forget();
   else if (watch_.slow()) [[unlikely]]

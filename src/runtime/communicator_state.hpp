@@ -153,8 +153,13 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     strict_plan_ = std::move(plan);
   }
 
+  // For streams, of which one at a time may use it: false when another does.
+  bool claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
+  void release() { claimed_.store(false, std::memory_order_release); }
+
   // Driven.
   bool drive() override { return drive_until(nullptr, 1); }
+  Tending tend(bool driven) override;
 
  private:
   Status add_to_group(const Request& request);
@@ -169,6 +174,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
+  std::unique_lock<std::mutex> take();
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
   Status explain(Status seen) const;
@@ -178,6 +184,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void begin(WorkState& work);
   Status begin_call(WorkState& work);
   Status begin_check(const WorkState& work);
+  Status make_check_plan();
   bool checked();
   Status start_special(WorkState& work);
   Status scale_input(WorkState& work);
@@ -242,6 +249,12 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Rank slow_rank_ = 0;   // the one that was reported
   unsigned test_looks_ = 0;
   base::Log log_;
+
+  // For the progress thread; nothing that a blocking call adds to.
+  std::atomic<int> started_{0};        // asynchronous works that are not complete
+  std::atomic<bool> attended_{false};  // a thread waits, or is about to start something
+
+  std::atomic<bool> claimed_{false};  // by a stream
 
   std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;
