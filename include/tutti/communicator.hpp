@@ -146,6 +146,9 @@ class Communicator {
                                               const CommunicatorOptions& options = {});
 
   // Ranks as threads of this process: one communicator per rank, for one thread each.
+  // Lifetime  of the buffers of a call that fails: until it has failed on the other ranks too,
+  // which
+  //           may use them for a moment longer.
   static Result<std::vector<Communicator>> for_threads(int size,
                                                        const CommunicatorOptions& options = {});
 
