@@ -299,6 +299,7 @@ class Communicator {
   Status close();
 
  private:
+  friend class Stream;  // keeps the state of those that its operations use
   explicit Communicator(std::shared_ptr<runtime::CommunicatorState> state);
   static Status size_error(const char* call, std::size_t input, std::size_t output);
   Status run_varied(Collective collective, const void* input, const BlockLayout& sent, void* output,
