@@ -29,7 +29,7 @@ class StreamState;
 // A point in a stream: reached when everything enqueued before it has been done. Copies are the
 // same event; it may outlive its stream.
 //
-// Threading  any thread.
+// Threading  any thread. In a child of the process that made it, whoever waits gets an error.
 class Event {
  public:
   Event() = default;  // of no stream: reached
@@ -38,6 +38,7 @@ class Event {
   bool query() const;  // reached, well or not
 
   // Blocks until reached. Errors: what the stream had failed with by then; the stream keeps it too.
+  // invalid_argument: an operation waits for what its own stream does later.
   Status synchronize() const;
 
  private:
@@ -49,11 +50,14 @@ class Event {
 // nobody asked for by synchronize() goes with it.
 //
 // After the first error the operations that follow are skipped, until synchronize() has returned
-// it.
+// it. Communicator::abort() ends an operation that waits for its peers; before agree() or shrink()
+// of a communicator that has failed, synchronize() the streams that use it, or call them there.
 //
-// Threading  one thread at a time. Operations run on a thread of the stream, made on first use.
+// Threading  one thread at a time. Operations run on a thread of the stream, made on first use;
+//            they may enqueue others, also there, and end the stream, which then goes on without.
 // Lifetime   what an operation uses must live until it is done. Of a communicator the stream keeps
 //            what it needs, so that the Communicator itself may be moved or go.
+// Blocking   as the operations: a collective ends at its deadline at the latest.
 // Order      a communicator is used by one stream at a time, and by nobody else meanwhile: make one
 //            stream wait for an event of the other before it goes on with the same communicator.
 //            Ranks that share communicators enqueue in an order that does not wait in a circle.
@@ -64,7 +68,7 @@ class Stream {
   Stream& operator=(Stream&&) noexcept;  // waits for what this one still has to do
   ~Stream();
 
-  // Enqueues `operation`, which must not throw.
+  // Enqueues `operation`, which must not throw, and returns at once.
   void run(std::function<Status()> operation);
 
   // The same for one that uses a communicator: `call` gets it back as its argument.
@@ -83,11 +87,11 @@ class Stream {
   // ---- Collectives of spans, as Communicator has them. ----
 
   template <typename T>
-  void all_reduce(Communicator& comm, std::span<T> data, ReduceOp op) {
+  void all_reduce(Communicator& comm, std::span<T> data, Reduction op) {
     run(comm, [data, op](Communicator& c) { return c.all_reduce(data, op); });
   }
   template <typename T>
-  void all_reduce(Communicator& comm, std::span<const T> input, std::span<T> output, ReduceOp op) {
+  void all_reduce(Communicator& comm, std::span<const T> input, std::span<T> output, Reduction op) {
     run(comm, [=](Communicator& c) { return c.all_reduce(input, output, op); });
   }
   template <typename T>
@@ -100,7 +104,7 @@ class Stream {
   }
   template <typename T>
   void reduce_scatter(Communicator& comm, std::span<const T> input, std::span<T> output,
-                      ReduceOp op) {
+                      Reduction op) {
     run(comm, [=](Communicator& c) { return c.reduce_scatter(input, output, op); });
   }
   void barrier(Communicator& comm) {
@@ -110,7 +114,7 @@ class Stream {
  private:
   runtime::StreamState& state();
 
-  std::unique_ptr<runtime::StreamState> state_;
+  std::shared_ptr<runtime::StreamState> state_;
 };
 
 }  // namespace tutti

@@ -13,31 +13,49 @@
 namespace tutti {
 namespace runtime {
 
-bool EventState::reached() const {
-  std::lock_guard lock(mutex_);
-  return reached_;
+namespace {
+
+Status forked(const char* what) {
+  return Status(StatusCode::invalid_argument,
+                fmt::format("this {} belongs to the process that made it, and this is a child "
+                            "forked from that; make a stream in the child",
+                            what));
 }
 
+Status waits_for_itself() {
+  return Status(StatusCode::invalid_argument,
+                "an operation of a stream cannot wait for the stream itself");
+}
+
+}  // namespace
+
 Status EventState::wait() const {
+  if (reached()) return status_;
+  if (forked()) return runtime::forked("event");
+  if (std::this_thread::get_id() == thread_) return waits_for_itself();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return reached_; });
+  changed_.wait(lock, [&] { return reached(); });
   return status_;
 }
 
 void EventState::reach(Status status) {
   std::lock_guard lock(mutex_);
-  reached_ = true;
   status_ = std::move(status);
+  reached_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 
-StreamState::~StreamState() {
+void StreamState::finish() {
   {
     std::lock_guard lock(mutex_);
     ending_ = true;
     changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  if (std::this_thread::get_id() == thread_.get_id())
+    thread_.detach();
+  else
+    thread_.join();
 }
 
 void StreamState::enqueue(Operation operation) {
@@ -51,7 +69,8 @@ void StreamState::enqueue(Operation operation) {
 
 // Requires  the lock. Without a thread, the operations are made here, so that events are reached.
 void StreamState::begin() {
-  Result<std::thread> thread = begin_own_thread("tutti-stream", [this] { work(); });
+  Result<std::thread> thread =
+      begin_own_thread("tutti-stream", [self = shared_from_this()] { self->work(); });
   if (thread.ok()) {
     thread_ = *std::move(thread);
     begun_ = true;
@@ -77,14 +96,12 @@ void StreamState::work() {
     lock.lock();
     failure_ = std::move(failure);
     busy_ = false;
-    changed_.notify_all();
+    if (operations_.empty()) changed_.notify_all();
   }
 }
 
 Status StreamState::synchronize() {
-  if (std::this_thread::get_id() == thread_.get_id())
-    return Status(StatusCode::invalid_argument,
-                  "an operation of a stream cannot wait for the stream itself");
+  if (std::this_thread::get_id() == thread_.get_id()) return waits_for_itself();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return operations_.empty() && !busy_; });
   return std::exchange(failure_, Status());
@@ -116,12 +133,6 @@ Status claimed_twice(Rank rank) {
                             rank));
 }
 
-Status forked() {
-  return Status(StatusCode::invalid_argument,
-                "this stream belongs to the process that made it, and this is a child forked from "
-                "that; make a stream in the child");
-}
-
 }  // namespace
 }  // namespace runtime
 
@@ -130,7 +141,7 @@ using runtime::StreamState;
 
 Event::Event(std::shared_ptr<const EventState> state) : state_(std::move(state)) {}
 
-bool Event::query() const { return !state_ || state_->reached(); }
+bool Event::query() const { return !state_ || state_->reached() || state_->forked(); }
 
 Status Event::synchronize() const { return state_ ? state_->wait() : Status(); }
 
@@ -145,24 +156,27 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   return *this;
 }
 
+// In a forked child nothing is ended: what the thread had a share in stays.
 Stream::~Stream() {
-  // The parent's: there is no thread to end, and a lock may be held for ever.
-  if (state_ && state_->forked()) static_cast<void>(state_.release());
+  if (state_ && !state_->forked()) state_->finish();
 }
 
 StreamState& Stream::state() {
-  if (!state_) state_ = std::make_unique<StreamState>();
+  if (!state_) state_ = std::make_shared<StreamState>();
   return *state_;
 }
 
 void Stream::run(std::function<Status()> operation) {
   if (state().forked()) return;  // synchronize() says so
   state_->enqueue([operation = std::move(operation)](Status failure) {
-    return failure.ok() ? operation() : failure;
+    if (!failure.ok()) return failure;
+    if (!operation) return Status(StatusCode::invalid_argument, "an empty operation");
+    return operation();
   });
 }
 
 void Stream::run(Communicator& comm, std::function<Status(Communicator&)> call) {
+  if (!call) return run(nullptr);
   run([state = comm.state_, call = std::move(call)] {
     Communicator again(state);
     if (!state) return call(again);  // it says that it is not connected
@@ -181,18 +195,23 @@ void Stream::wait(const Event& event) {
 }
 
 Event Stream::record() {
-  if (!state_ || state_->forked()) return Event();
+  if (!state_) return Event();
   auto reached = std::make_shared<EventState>();
+  if (state_->forked()) {
+    reached->reach(runtime::forked("stream"));
+    return Event(std::move(reached));
+  }
   state_->enqueue([reached](Status failure) {
     reached->reach(failure);
     return failure;
   });
+  reached->recorded_by(state_->thread());
   return Event(std::move(reached));
 }
 
 Status Stream::synchronize() {
   if (!state_) return Status();
-  return state_->forked() ? runtime::forked() : state_->synchronize();
+  return state_->forked() ? runtime::forked("stream") : state_->synchronize();
 }
 
 }  // namespace tutti

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,6 +151,59 @@ TEST(Stream, AnOperationCannotWaitForItsOwnStream) {
   EXPECT_EQ(stream.synchronize().code(), StatusCode::invalid_argument);
 }
 
+TEST(Stream, NorForWhatItsStreamDoesLater) {
+  Gate gate;
+  Event later;
+  Status found;
+  Stream stream;
+  stream.run([&] {
+    static_cast<void>(gate.pass());
+    found = later.synchronize();
+    return Status();
+  });
+  later = stream.record();
+  gate.open();
+  EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(found.code(), StatusCode::invalid_argument) << found.to_string();
+  EXPECT_TRUE(later.synchronize().ok());
+}
+
+TEST(Stream, GoesAwayInOneOfItsOwnOperations) {
+  Gate gate;
+  bool made = false;
+  auto stream = std::make_unique<Stream>();
+  stream->run([&] {
+    static_cast<void>(gate.pass());
+    stream.reset();
+    return Status();
+  });
+  stream->run([&] { return made = true, Status(); });
+  const Event end = stream->record();
+  gate.open();
+  EXPECT_TRUE(end.synchronize().ok());
+  EXPECT_TRUE(made) << "what follows is made all the same";
+}
+
+TEST(Stream, OperationsEnqueueOthers) {
+  std::vector<int> order;
+  Stream stream;
+  stream.run([&] {
+    stream.run([&] { return order.push_back(2), Status(); });
+    return order.push_back(1), Status();
+  });
+  EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(order, std::vector<int>({1, 2}));
+}
+
+TEST(Stream, NothingIsNoOperation) {
+  Stream stream;
+  stream.run(nullptr);
+  EXPECT_EQ(stream.synchronize().code(), StatusCode::invalid_argument);
+  Communicator comm;
+  stream.run(comm, nullptr);
+  EXPECT_EQ(stream.synchronize().code(), StatusCode::invalid_argument);
+}
+
 // One thread makes the calls of all ranks, a stream for each.
 TEST(Stream, RanksCanBeStreams) {
   constexpr std::size_t kRanks = 3;
@@ -173,6 +228,73 @@ TEST(Stream, RanksCanBeStreams) {
     }
   }  // with all of it still to do
   for (const auto& values : data) EXPECT_EQ(values, std::vector<float>(5000, 9.0F));
+}
+
+TEST(Stream, KeepsReductionsThatTheCallerDoesNot) {
+  auto comms = Communicator::for_threads(2);
+  ASSERT_TRUE(comms.ok());
+  float values[] = {1, 1};
+  Stream streams[2];
+  for (std::size_t r = 0; r < 2; ++r)
+    streams[r].all_reduce((*comms)[r], std::span(&values[r], 1),
+                          Reduction::premul_sum(static_cast<float>(r + 2)));
+  for (Stream& stream : streams) EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(values[0], 5.0F);
+  EXPECT_EQ(values[1], 5.0F);
+}
+
+TEST(Stream, AnAbortEndsWhatItWaitsFor) {
+  auto comms = Communicator::for_threads(2);
+  ASSERT_TRUE(comms.ok());
+  bool made = false;
+  Stream stream;
+  stream.barrier((*comms)[0]);  // rank 1 does not come
+  stream.run([&] { return made = true, Status(); });
+  const Event end = stream.record();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_FALSE(end.query());
+  (*comms)[0].abort();
+  EXPECT_EQ(end.synchronize().code(), StatusCode::aborted);
+  EXPECT_EQ(stream.synchronize().code(), StatusCode::aborted);
+  EXPECT_FALSE(made);
+  static_cast<void>((*comms)[1].barrier());  // rank 0 had come to that one
+  EXPECT_EQ((*comms)[1].barrier().culprit(), 0);
+}
+
+// All that was enqueued ends with one error, and the survivors go on with the same streams.
+TEST(Stream, ShrinksACommunicatorThatWasRevoked) {
+  constexpr std::size_t kRanks = 3;
+  auto comms = Communicator::for_threads(kRanks);
+  ASSERT_TRUE(comms.ok());
+  std::vector<std::int64_t> data(kRanks, 1);
+  std::vector<Communicator> smaller(kRanks);
+  std::vector<Stream> streams(kRanks);
+  for (std::size_t r = 1; r < kRanks; ++r)
+    for (int i = 0; i < 3; ++i)
+      streams[r].all_reduce((*comms)[r], std::span(&data[r], 1), ReduceOp::sum);
+  ASSERT_TRUE((*comms)[0].revoke().ok());  // instead of coming
+  for (std::size_t r = 1; r < kRanks; ++r) {
+    const Status status = streams[r].synchronize();
+    EXPECT_EQ(status.code(), StatusCode::revoked) << status.to_string();
+    EXPECT_EQ(status.culprit(), 0);
+  }
+  (*comms)[2] = Communicator();
+  for (std::size_t r = 0; r < 2; ++r) {
+    data[r] = 1;
+    streams[r].run((*comms)[r], [&smaller, r](Communicator& comm) {
+      auto made = comm.shrink();
+      if (!made.ok()) return made.status();
+      smaller[r] = *std::move(made);
+      return Status();
+    });
+    streams[r].run([&smaller, &data, r] {
+      return smaller[r].all_reduce(std::span(&data[r], 1), ReduceOp::sum);
+    });
+  }
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_TRUE(streams[r].synchronize().ok());
+    EXPECT_EQ(data[r], 2);
+  }
 }
 
 TEST(Stream, TwoCommunicatorsOnTwoStreamsOfEachRank) {
@@ -247,13 +369,24 @@ TEST(Stream, IsRefusedInAForkedChild) {
   Stream stream;
   stream.run([] { return Status(); });
   ASSERT_TRUE(stream.synchronize().ok());
+  Gate gate;
+  const Event before = stream.record();
+  EXPECT_TRUE(before.synchronize().ok());
+  stream.run([&] { return gate.pass(); });
+  const Event after = stream.record();
   const pid_t child = fork();
   if (child == 0) {
+    int wrong = 0;
     stream.run([] { return failure("made"); });
-    const bool refused = stream.synchronize().code() == StatusCode::invalid_argument;
+    if (stream.synchronize().code() != StatusCode::invalid_argument) wrong += 1;
+    if (stream.record().synchronize().code() != StatusCode::invalid_argument) wrong += 2;
+    if (!before.synchronize().ok()) wrong += 4;
+    if (!after.query()) wrong += 8;
+    if (after.synchronize().code() != StatusCode::invalid_argument) wrong += 16;
     stream = Stream();
-    _exit(refused ? 0 : 1);
+    _exit(wrong);
   }
+  gate.open();
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
