@@ -122,9 +122,7 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      "What a waiting rank does with its core; auto spins when there is a core for each rank.",
      false, [](std::string_view v, Config& c) { return store(parse_wait_choice(v), c.wait); }},
     {"TUTTI_PROGRESS", "auto|off", "auto",
-     "Whether started calls move by themselves: auto makes a thread for those that no thread of "
-     "the "
-     "process waits for.",
+     "Whether started calls move although nobody waits: auto makes a thread where there are such.",
      false,
      [](std::string_view v, Config& c) {
        return store(choice_of<ProgressChoice>(kProgresses, v), c.progress);

@@ -44,7 +44,6 @@ struct Participant {
   bool gone = false;  // dead, or aborted and left
   std::uint64_t paused_until = 0;
   unsigned moves = 0;
-
   enum class Task { none, enter, call, agree } task = Task::none;
   std::optional<Decision> decision;
 };

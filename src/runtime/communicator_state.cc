@@ -240,9 +240,8 @@ std::unique_lock<std::mutex> CommunicatorState::take() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) [[likely]]
     return lock;
-  attended_.store(true, std::memory_order_relaxed);
+  const Attendance here(attended_);
   lock.lock();
-  attended_.store(false, std::memory_order_relaxed);
   return lock;
 }
 
@@ -287,16 +286,17 @@ Result<std::shared_ptr<WorkState>> CommunicatorState::start_work(const Request& 
   work->owner_ = shared_from_this();
   started_.fetch_add(1, std::memory_order_relaxed);
   submit(*work, 1);
-  if (!work->done() && parts_.config.progress != base::ProgressChoice::off) expect_work();
+  if (!work->done() && has_progress()) expect_work();
   return work;
 }
 
 Tending CommunicatorState::tend(bool driven) {
-  if (started_.load(std::memory_order_relaxed) == 0 || forked() ||
-      parts_.config.progress == base::ProgressChoice::off)
-    return Tending::nothing;
+  const bool started = started_.load(std::memory_order_relaxed) > 0;
+  const bool listens = listens_.load(std::memory_order_relaxed) || abort_is_news();
+  if ((!started && !listens) || forked() || !has_progress()) return Tending::nothing;
   if (driven || attended_.load(std::memory_order_relaxed)) return Tending::tended;
-  return drive_until(nullptr, kTendingRounds) ? Tending::moved : Tending::idle;
+  if (drive_until(nullptr, started ? kTendingRounds : 1)) return Tending::moved;
+  return started ? Tending::idle : Tending::listens;
 }
 
 std::string CommunicatorState::awaited() {
@@ -326,7 +326,7 @@ void CommunicatorState::begin(WorkState& work) {
   checking_ = strict_ != nullptr && collective;
   const Status status = checking_ ? begin_check(work) : begin_call(work);
   if (status.ok()) return;
-  if (!executor_->status().ok()) membership_->spread(executor_->status());
+  if (!executor_->status().ok()) tell_all();
   complete_current(status);
 }
 
@@ -355,7 +355,7 @@ bool CommunicatorState::checked() {
   if (verdict.code() == StatusCode::mismatch)
     executor_->fail_alone(verdict);
   else if (!executor_->status().ok())
-    membership_->spread(executor_->status());
+    tell_all();
   complete_current(verdict);
   return false;
 }
@@ -372,7 +372,7 @@ void CommunicatorState::begin_next() {
 // look at. Every so often it looks all the same, so that what a transport failed to report costs a
 // moment and not the call.
 bool CommunicatorState::drive_locked() {
-  if (current_ == nullptr) return drive_membership();
+  if (current_ == nullptr) return take_abort() || drive_membership();
   const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
@@ -393,13 +393,6 @@ bool CommunicatorState::drive_locked() {
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
   return conclude(moved);
-}
-
-// Others may still agree, and need what this rank knows.
-bool CommunicatorState::drive_membership() {
-  if (!membership_->in_use()) return false;
-  static_cast<void>(transport_->poll());
-  return membership_->advance();
 }
 
 // Who hung up may have done so because another rank was killed, and the launcher knows which.
@@ -442,7 +435,7 @@ bool CommunicatorState::conclude(bool moved) {
   if (!executor_->done()) return moved;
   if (!executor_->status().ok()) [[unlikely]] {
     executor_->withdraw_memory();
-    membership_->spread(executor_->status());
+    tell_all();
   } else if (checking_ && checked()) {
     return true;
   }
@@ -480,7 +473,7 @@ void CommunicatorState::give_up(WorkState& work) {
 Status CommunicatorState::wait(WorkState& work) {
   TUTTI_TRY(check_process());
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
-  attended_.store(true, std::memory_order_relaxed);
+  const Attendance here(attended_);
   while (!work.done()) {
     bool moved = drive_until(&work, waiter.rounds());
     if (!moved && waiter.has_time()) moved = drive_others(*this);
@@ -496,7 +489,6 @@ Status CommunicatorState::wait(WorkState& work) {
     if (watch_.due(waiter.last_look())) look_after_wait(waiter.last_look());
     if (waiter.expired()) give_up(work);
   }
-  attended_.store(false, std::memory_order_relaxed);
   if (!work.status_.ok())
     watch_.forget();
   else if (watch_.slow()) [[unlikely]]
@@ -513,23 +505,6 @@ void CommunicatorState::sleep() {
   // That was long compared with a poll: look at everything next.
   idle_polls_ = parts_.patience.idle_polls;
   idle_rounds_ = parts_.patience.idle_rounds;
-}
-
-// Whoever drives sees the flag; when nobody does, it is done here.
-void CommunicatorState::abort() {
-  if (!check_process().ok()) return;
-  aborted_.store(true, std::memory_order_release);
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
-  if (current_ != nullptr)
-    conclude(false);
-  else
-    executor_->fail(abort_status());
-  note_failure();
-}
-
-Status CommunicatorState::abort_status() const {
-  return Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank()), rank());
 }
 
 bool CommunicatorState::test(WorkState& work) {
@@ -568,6 +543,7 @@ Status CommunicatorState::close() {
   while (!transport_->flushed()) {
     Result<bool> polled = transport_->poll();
     if (!polled.ok()) return polled.status();
+    if (aborted_.load(std::memory_order_relaxed)) return abort_status();
     if (Waiter::Clock::now() > deadline)
       return Status(StatusCode::timeout,
                     fmt::format("rank {}: peers did not take what was sent", rank()));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <shared_mutex>
@@ -21,6 +22,8 @@ namespace {
 // How long a started work may be left alone: whoever is going to wait for it has come by then.
 constexpr std::chrono::microseconds kGrace{500};
 constexpr std::chrono::microseconds kNap{Waiter::kSleepUs};
+// How often to ask whether others want something of ranks that have failed or agreed.
+constexpr std::chrono::milliseconds kListen{10};
 
 struct List {
   std::shared_mutex mutex;  // shared while driving, so that removal waits for drivers to leave
@@ -53,8 +56,8 @@ class ProgressThread {
   explicit ProgressThread(List& list) : list_(list) {}
 
   void expect_work() {
-    starts_.fetch_add(1, std::memory_order_release);
-    starts_.notify_one();
+    starts_.fetch_add(1);
+    if (awaits_start_.load()) wake();
     if (!running_.load(std::memory_order_acquire)) begin();
   }
 
@@ -84,7 +87,7 @@ class ProgressThread {
   void begin() {
     std::lock_guard lock(control_);
     if (running_.load(std::memory_order_relaxed)) return;
-    stopping_.store(false, std::memory_order_relaxed);
+    stopping_.store(false);
     Result<std::thread> thread = begin_own_thread("tutti-progress", [this] { run(); });
     if (!thread.ok()) return;  // see the header
     thread_ = *std::move(thread);
@@ -92,29 +95,49 @@ class ProgressThread {
   }
 
   void end() {
-    stopping_.store(true, std::memory_order_release);
-    starts_.fetch_add(1, std::memory_order_release);
-    starts_.notify_one();
+    stopping_.store(true);
+    wake();
     thread_.join();
+  }
+
+  void wake() {
+    std::lock_guard lock(bed_);
+    waking_.notify_one();
   }
 
   // Idle, it yields for a millisecond and then looks once in a millisecond: it never knows whether
   // the core that it is on belongs to somebody who computes.
   void run() {
     Waiter waiter(base::WaitChoice::yield, true, std::chrono::hours(24));
-    std::this_thread::sleep_for(kGrace);
-    while (!stopping_.load(std::memory_order_acquire)) {
-      const std::uint32_t seen = starts_.load(std::memory_order_acquire);
+    sleep(kGrace);
+    while (!stopping_.load(std::memory_order_relaxed)) {
+      const std::uint32_t seen = starts_.load();
       const Tending found = look();
-      if (found == Tending::nothing && !stopping_.load(std::memory_order_acquire))
-        starts_.wait(seen, std::memory_order_acquire);
-      if (found == Tending::nothing || found == Tending::tended)
-        std::this_thread::sleep_for(kGrace);
+      if (found == Tending::nothing || found == Tending::listens) await_start(seen, found);
+      if (found < Tending::idle) sleep(kGrace);
       if (found != Tending::idle)
         waiter.progressed();
       else if (waiter.idle())
-        std::this_thread::sleep_for(kNap);
+        sleep(kNap);
     }
+  }
+
+  // What is started meanwhile can wait.
+  void sleep(std::chrono::microseconds duration) {
+    std::unique_lock lock(bed_);
+    waking_.wait_for(lock, duration, [&] { return stopping_.load(); });
+  }
+
+  void await_start(std::uint32_t seen, Tending found) {
+    const auto up = [&] { return starts_.load() != seen || stopping_.load(); };
+    std::unique_lock lock(bed_);
+    // Before the count is read again: who starts something counts first and then looks here.
+    awaits_start_.store(true);
+    if (found == Tending::listens)
+      waking_.wait_for(lock, kListen, up);
+    else
+      waking_.wait(lock, up);
+    awaits_start_.store(false);
   }
 
   Tending look() {
@@ -131,10 +154,13 @@ class ProgressThread {
 
   List& list_;
   std::atomic<std::uint32_t> starts_{0};
+  std::atomic<bool> awaits_start_{false};
   std::atomic<bool> running_{false};
   std::atomic<bool> stopping_{false};
   std::uint32_t rounds_ = 0;  // of the list, when the thread last looked
-  std::mutex control_;        // guards what follows
+  std::mutex bed_;            // with what wakes it
+  std::condition_variable waking_;
+  std::mutex control_;  // guards what follows
   std::thread thread_;
 };
 

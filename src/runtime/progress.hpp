@@ -4,16 +4,18 @@
 // of their own. Where no thread waits at all, because the program computes meanwhile, a thread of
 // the library's own takes over.
 //
-// That thread is made for the first work that was started and not complete at once. It sleeps while
-// there is no such work, gives waiters a moment to come, and leaves alone what somebody drives: a
-// waiter is quicker, and a hand-over costs more than most calls take.
+// That thread is made for the first work that was started and not complete at once, and for what
+// others may still ask of a rank that has failed or agreed on something. It sleeps while there is
+// neither, gives waiters a moment to come, and leaves alone what somebody drives: a waiter is
+// quicker, and a hand-over costs more than most calls take.
 #pragma once
 
 namespace tutti::runtime {
 
 // What the progress thread found; the later, the more there is to do.
 enum class Tending {
-  nothing,  // no started work
+  nothing,  // no started work, and nobody who may ask
+  listens,  // no started work, and nobody asked
   tended,   // somebody else drives it
   idle,     // nothing moved
   moved,
@@ -28,8 +30,8 @@ class Driven {
   // Threading  any thread. Blocking  never.
   virtual bool drive() = 0;
 
-  // The same for started works that nobody waits for; `driven`: somebody calls drive() now and
-  // then, so that there is nothing to do but to say whether there are any.
+  // The same for what nobody waits for; `driven`: somebody calls drive() now and then, so that
+  // there is nothing to do but to say whether there is any.
   virtual Tending tend(bool driven) = 0;
 };
 
@@ -39,14 +41,13 @@ class Driven {
 void begin_driving(Driven& driven);
 // Ensures   no other thread is inside one of driven's functions; after the last, there is no
 //           progress thread.
-// Blocking  for about a millisecond then.
 void end_driving(Driven& driven);
 
 // Drives all but `self`; true when anything moved.
 bool drive_others(const Driven& self);
 
-// A work was started that is not complete: the progress thread shall look after it. Where the
-// system has no more threads, works move when somebody waits.
+// Something began that nobody may wait for: the progress thread shall look after it. Where the
+// system has no more threads, it moves when somebody waits.
 void expect_work();
 
 }  // namespace tutti::runtime

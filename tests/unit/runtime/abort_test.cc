@@ -1,6 +1,6 @@
 // abort() from another thread at random moments of random calls: every call of every rank returns,
-// with the right result or with `aborted` and the rank that was told to. The full campaign, which
-// prints how long the aborted rank took, is `slow`.
+// with the right result or with `aborted` and the rank that was told to. The full campaigns, which
+// print how long the aborted rank took, are `slow`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <latch>
 #include <random>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "processes.hpp"
 #include "tutti/communicator.hpp"
 
 namespace tutti {
@@ -38,13 +40,11 @@ class Caller {
       const Status status = call(k);
       if (!status.ok()) return status;
       EXPECT_FALSE(late) << "a call that began after abort() had returned";
-      if (HasFailure()) return status;
+      if (testing::Test::HasFailure()) return status;
     }
   }
 
  private:
-  static bool HasFailure() { return testing::Test::HasFailure(); }
-
   Status call(int k) {
     constexpr std::size_t kCounts[] = {1, 100, 3000, 40'000};
     const std::size_t count = kCounts[random_() % std::size(kCounts)];
@@ -104,66 +104,153 @@ class Caller {
   Values received_;
 };
 
-// One world, one abort. Returns how long the aborted rank's call took to return.
-Clock::duration abort_once(std::uint32_t seed) {
-  std::minstd_rand random(seed + 1);
-  const int size = 2 + static_cast<int>(random() % 4);
-  const Rank victim = static_cast<Rank>(random() % idx(size));
+constexpr int kRanksMax = 5;
+
+using Ranks = std::vector<Communicator>;
+
+void on_threads(int count, const std::function<void(Rank)>& body) {
+  std::vector<std::thread> threads;
+  for (Rank r = 0; r < count; ++r) threads.emplace_back([&, r] { body(r); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Ranks that are threads, whatever they talk through.
+Ranks make_ranks(const std::string& transport, int size, std::chrono::seconds timeout) {
   CommunicatorOptions options;
-  options.timeout = std::chrono::seconds(60);
-  auto made = Communicator::for_threads(size, options);
-  EXPECT_TRUE(made.ok()) << made.status().to_string();
-  if (!made.ok()) return {};
+  options.transport = transport;
+  options.timeout = timeout;
+  if (transport == "memory") {
+    auto made = Communicator::for_threads(size, options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return made.ok() ? *std::move(made) : Ranks(idx(size));
+  }
+  Ranks ranks(idx(size));
+  Rendezvous meeting;
+  meeting.size = size;
+  meeting.port = runtime::testing::free_port();
+  on_threads(size, [&](Rank r) {
+    Rendezvous mine = meeting;
+    mine.rank = r;
+    auto made = Communicator::from_rendezvous(mine, options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (made.ok()) ranks[idx(r)] = *std::move(made);
+  });
+  return ranks;
+}
+
+struct Took {
+  Clock::duration abort;  // to return
+  Clock::duration call;   // from then on, of the aborted rank, to return
+};
+
+// One communicator of some of the ranks, one abort.
+Took abort_once(Ranks& world, std::uint32_t seed) {
+  std::minstd_rand random(seed + 1);
+  const int size = 2 + static_cast<int>(random() % (kRanksMax - 1));
+  const Rank victim = static_cast<Rank>(random() % idx(size));
+  const std::chrono::microseconds pause(random() % 700);
+  Ranks ranks(idx(kRanksMax));
+  std::latch made(kRanksMax + 1);
+  std::latch left(size);  // buffers are in use until all have heard
   std::atomic<bool> aborted{false};
   const std::atomic<bool> never{false};
-  std::vector<Status> ends(idx(size));
+  Clock::time_point begin;
+  Clock::time_point aborted_at;
   Clock::time_point returned;
-  std::vector<Caller> callers;
-  for (Communicator& comm : *made) callers.emplace_back(comm, seed);
-  std::vector<std::thread> threads;
-  for (Rank r = 0; r < size; ++r)
-    threads.emplace_back([&, r] {
-      ends[idx(r)] = callers[idx(r)].call_until_failure(r == victim ? aborted : never);
-      if (r == victim) returned = Clock::now();
-    });
-  std::this_thread::sleep_for(std::chrono::microseconds(random() % 700));
-  const Clock::time_point begin = Clock::now();
-  (*made)[idx(victim)].abort();
-  aborted = true;
-  for (std::thread& thread : threads) thread.join();
-  for (Rank r = 0; r < size; ++r) {
-    const Status& end = ends[idx(r)];
+  std::thread aborting([&] {
+    made.arrive_and_wait();
+    std::this_thread::sleep_for(pause);
+    begin = Clock::now();
+    ranks[idx(victim)].abort();
+    aborted_at = Clock::now();
+    aborted = true;
+  });
+  on_threads(kRanksMax, [&](Rank r) {
+    auto split = world[idx(r)].split(r < size ? 0 : -1);
+    EXPECT_TRUE(split.ok()) << split.status().to_string();
+    if (split.ok()) ranks[idx(r)] = *std::move(split);
+    made.arrive_and_wait();
+    if (r >= size) return;
+    Caller caller(ranks[idx(r)], seed);
+    const Status end =
+        split.ok() ? caller.call_until_failure(r == victim ? aborted : never) : split.status();
+    if (r == victim) returned = Clock::now();
+    left.arrive_and_wait();
     EXPECT_EQ(end.code(), StatusCode::aborted) << "rank " << r << ": " << end.to_string();
     EXPECT_EQ(end.culprit(), victim) << "rank " << r << ": " << end.to_string();
-  }
-  EXPECT_EQ((*made)[idx(victim)].barrier().code(), StatusCode::aborted);
-  return returned - begin;
+  });
+  aborting.join();
+  EXPECT_EQ(ranks[idx(victim)].barrier().code(), StatusCode::aborted);
+  return {aborted_at - begin, returned - begin};
 }
 
-std::vector<double> abort_often(std::uint32_t tries) {
-  std::vector<double> milliseconds;
-  for (std::uint32_t seed = 1; seed <= tries && !testing::Test::HasFailure(); ++seed) {
-    const Clock::duration took = abort_once(seed);
-    milliseconds.push_back(std::chrono::duration<double, std::milli>(took).count());
-    if (testing::Test::HasFailure()) ADD_FAILURE() << "with seed " << seed;
-  }
-  std::sort(milliseconds.begin(), milliseconds.end());
-  return milliseconds;
-}
-
-TEST(Abort, EndsEveryCallOfEveryRank) { abort_often(300); }
-
-TEST(Abort, DISABLED_TenThousandTimes) {
-  const std::vector<double> sorted = abort_often(10'000);
-  ASSERT_FALSE(sorted.empty());
-  const auto at = [&](double part) {
-    return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
+class Abort : public testing::TestWithParam<const char*> {
+ protected:
+  // Sorted, in milliseconds.
+  struct Times {
+    std::vector<double> abort;
+    std::vector<double> call;
   };
-  std::printf(
-      "abort() to the return of the call, in ms: 50%% %.3f, 90%% %.3f, 99%% %.3f, 99.9%% "
-      "%.3f, most %.3f\n",
-      at(0.5), at(0.9), at(0.99), at(0.999), at(1));
+
+  static Times abort_often(std::uint32_t tries) {
+    using Milliseconds = std::chrono::duration<double, std::milli>;
+    Times times;
+    Ranks world = make_ranks(GetParam(), kRanksMax, std::chrono::seconds(60));
+    for (std::uint32_t seed = 1; seed <= tries && !HasFailure(); ++seed) {
+      const Took took = abort_once(world, seed);
+      times.abort.push_back(Milliseconds(took.abort).count());
+      times.call.push_back(Milliseconds(took.call).count());
+      if (HasFailure()) ADD_FAILURE() << "with seed " << seed;
+    }
+    for (std::vector<double>* all : {&times.abort, &times.call})
+      std::sort(all->begin(), all->end());
+    return times;
+  }
+
+  static void print(const char* what, const std::vector<double>& sorted) {
+    const auto at = [&](double part) {
+      return sorted[static_cast<std::size_t>(part * static_cast<double>(sorted.size() - 1))];
+    };
+    std::printf("%-6s %-28s ms: 50%% %.3f, 90%% %.3f, 99%% %.3f, 99.9%% %.3f, most %.3f\n",
+                GetParam(), what, at(0.5), at(0.9), at(0.99), at(0.999), at(1));
+  }
+};
+
+TEST_P(Abort, EndsEveryCallOfEveryRank) { abort_often(100); }
+
+TEST_P(Abort, DISABLED_TenThousandTimes) {
+  const Times times = abort_often(10'000);
+  ASSERT_EQ(times.abort.size(), 10'000U);
+  print("abort() returns", times.abort);
+  print("the aborted rank's call ends", times.call);
 }
+
+// Nobody drives the rank that is told to: it has not called anything yet, and never will.
+TEST_P(Abort, OfARankThatMakesNoCallReachesThoseThatDo) {
+  constexpr int kSize = 4;
+  Ranks ranks = make_ranks(GetParam(), kSize, std::chrono::seconds(30));
+  on_threads(kSize, [&](Rank r) {
+    if (r == 2) return ranks[idx(r)].abort();
+    const Status status = ranks[idx(r)].barrier();
+    EXPECT_EQ(status.code(), StatusCode::aborted) << "rank " << r << ": " << status.to_string();
+    EXPECT_EQ(status.culprit(), 2) << "rank " << r << ": " << status.to_string();
+  });
+}
+
+TEST_P(Abort, EndsAnAgreementAndTheMakingOfCommunicators) {
+  Ranks ranks = make_ranks(GetParam(), 2, std::chrono::seconds(30));
+  std::thread aborting([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ranks[0].abort();
+  });
+  EXPECT_EQ(ranks[0].agree(1).status().code(), StatusCode::aborted);  // rank 1 does not come
+  aborting.join();
+  EXPECT_EQ(ranks[0].split(0).status().code(), StatusCode::aborted);
+  EXPECT_EQ(ranks[1].barrier().code(), StatusCode::aborted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Abort, testing::Values("memory", "shm", "tcp"),
+                         [](const auto& transport) { return std::string(transport.param); });
 
 }  // namespace
 }  // namespace tutti

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -186,6 +187,52 @@ TEST(Progress, AnAbortEndsAWorkThatNobodyWaitsFor) {
   ASSERT_TRUE(eventually([&] { return sum.done(); }));
   EXPECT_EQ(sum.works[0]->status().code(), StatusCode::aborted);
   EXPECT_EQ(sum.works[0]->status().culprit(), 0);
+}
+
+// Ranks 0 and 1 have joined, and compute.
+TEST(Progress, AgreementsMoveAlthoughNobodyWaits) {
+  const States ranks = make_ranks(3);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    for (const auto& rank : ranks) ASSERT_TRUE(rank->begin_agreement(round, "").ok());
+    for (const int r : {2, 0, 1}) {
+      std::optional<Result<Decision>> end;
+      ASSERT_TRUE(eventually([&] {
+        bool moved = false;
+        end = ranks[idx(r)]->move_agreement(moved);
+        return end.has_value();
+      })) << "rank "
+          << r;
+      ASSERT_TRUE(end->ok()) << end->status().to_string();
+      EXPECT_EQ((*end)->flags, round);
+    }
+  }
+  const Sum sum(ranks, 3000);
+  ASSERT_TRUE(eventually([&] { return sum.done(); })) << "it goes on as ever";
+}
+
+// While a communicator is made, nobody waits in a call of its parent.
+TEST(Progress, AnAbortIsFoundByThoseWhoMakeACommunicator) {
+  const States ranks = make_ranks(2);
+  const std::vector<bool> nobody(2);
+  EXPECT_TRUE(ranks[0]->look_for_deaths(nobody).ok());
+  ranks[0]->abort();
+  EXPECT_EQ(ranks[0]->look_for_deaths(nobody).code(), StatusCode::aborted);
+}
+
+TEST(Progress, WorldsComeAndGoAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      for (int round = 0; round < 25; ++round) {
+        const States ranks = make_ranks(1 + (t + round) % 3);
+        const Sum sum(ranks, idx(1 + 2000 * (round % 3)));
+        EXPECT_TRUE(round % 4 != t || eventually([&] { return sum.done(); }));
+        for (const Started& work : sum.works) ASSERT_TRUE(work->owner().wait(*work).ok());
+        sum.check();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(progress_threads().empty());
 }
 
 // Works that are dropped, waited for and followed by blocking calls, on two communicators of each
