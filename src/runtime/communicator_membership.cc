@@ -12,7 +12,7 @@ namespace {
 // For what was said to leave this process; whoever does not take it by then is not there.
 constexpr std::chrono::milliseconds kFlushTime{50};
 
-constexpr int kAbortTries = 1000;  // for the lock; about a millisecond
+constexpr std::chrono::milliseconds kAbortPatience{1};  // with whoever holds the lock
 
 std::string list(const std::vector<Rank>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
@@ -30,7 +30,8 @@ void CommunicatorState::abort() {
   if (!check_process().ok()) return;
   aborted_.store(true);
   std::unique_lock lock(mutex_, std::try_to_lock);
-  for (int tries = 0; !lock.owns_lock() && abort_is_news() && tries < kAbortTries; ++tries) {
+  const auto end = Waiter::Clock::now() + kAbortPatience;
+  while (!lock.owns_lock() && abort_is_news() && Waiter::Clock::now() < end) {
     std::this_thread::yield();
     static_cast<void>(lock.try_lock());
   }
