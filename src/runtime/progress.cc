@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds kListen{10};
 struct List {
   std::shared_mutex mutex;  // shared while driving, so that removal waits for drivers to leave
   std::vector<Driven*> members;
+  std::atomic<std::size_t> size{0};      // of them
   std::atomic<int> changing{0};          // so many wait to change it: drivers make room
   std::atomic<std::uint32_t> rounds{0};  // of waiters that drove the others
 };
@@ -49,6 +50,8 @@ class Change {
   List& list_;
 };
 
+thread_local bool is_progress_thread = false;
+
 // Counts what was started, so that the thread cannot sleep through it: it reads the count, looks at
 // all works, and sleeps only as long as the count is the same.
 class ProgressThread {
@@ -58,40 +61,39 @@ class ProgressThread {
   void expect_work() {
     starts_.fetch_add(1);
     if (awaits_start_.load()) wake();
-    if (!running_.load(std::memory_order_acquire)) begin();
+    // The thread itself is not to wait for those who end it.
+    if (!running_.load() && !is_progress_thread) begin();
   }
 
   // Ends it, unless there is somebody whom it must serve.
   void end_if_unused() {
     std::lock_guard lock(control_);
     if (!thread_.joinable()) return;
-    // Before the look at the list: whoever enters it afterwards sees that there is no thread.
-    running_.store(false, std::memory_order_release);
-    {
-      std::shared_lock members(list_.mutex);
-      if (!list_.members.empty()) {
-        running_.store(true, std::memory_order_release);
-        return;
-      }
+    // Whoever enters the list afterwards sees that there is no thread. Not under the list's lock:
+    // those who drive hold it while they begin a thread.
+    running_.store(false);
+    if (list_.size.load() > 0) {
+      running_.store(true);
+      return;
     }
     end();
   }
 
   void end_for_good() {
     std::lock_guard lock(control_);
-    running_.store(true, std::memory_order_release);  // not begun again
+    running_.store(true);  // not begun again
     if (thread_.joinable()) end();
   }
 
  private:
   void begin() {
     std::lock_guard lock(control_);
-    if (running_.load(std::memory_order_relaxed)) return;
+    if (running_.load()) return;
     stopping_.store(false);
     Result<std::thread> thread = begin_own_thread("tutti-progress", [this] { run(); });
     if (!thread.ok()) return;  // see the header
     thread_ = *std::move(thread);
-    running_.store(true, std::memory_order_release);
+    running_.store(true);
   }
 
   void end() {
@@ -108,6 +110,7 @@ class ProgressThread {
   // Idle, it yields for a millisecond and then looks once in a millisecond: it never knows whether
   // the core that it is on belongs to somebody who computes.
   void run() {
+    is_progress_thread = true;
     Waiter waiter(base::WaitChoice::yield, true, std::chrono::hours(24));
     sleep(kGrace);
     while (!stopping_.load(std::memory_order_relaxed)) {
@@ -190,6 +193,7 @@ void begin_driving(Driven& driven) {
   List& list = kept().list;
   const Change change(list);
   list.members.push_back(&driven);
+  list.size.store(list.members.size());
 }
 
 void end_driving(Driven& driven) {
@@ -199,6 +203,7 @@ void end_driving(Driven& driven) {
     const Change change(list);
     auto& members = list.members;
     members.erase(std::remove(members.begin(), members.end(), &driven), members.end());
+    list.size.store(members.size());
     last = members.empty();
   }
   if (last) kept().thread.end_if_unused();
