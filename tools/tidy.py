@@ -45,6 +45,7 @@ PUBLIC_PARTS = {
     "schedule.hpp": "collectives",
     "transport.hpp": "transport",
     "communicator.hpp": "runtime",
+    "stream.hpp": "runtime",
     "tutti.hpp": "runtime",
     "training.hpp": "training",
 }

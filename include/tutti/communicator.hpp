@@ -146,6 +146,9 @@ class Communicator {
                                               const CommunicatorOptions& options = {});
 
   // Ranks as threads of this process: one communicator per rank, for one thread each.
+  // Lifetime  of the buffers of a call that fails: until it has failed on the other ranks too,
+  // which
+  //           may use them for a moment longer.
   static Result<std::vector<Communicator>> for_threads(int size,
                                                        const CommunicatorOptions& options = {});
 
@@ -296,6 +299,7 @@ class Communicator {
   Status close();
 
  private:
+  friend class Stream;  // keeps the state of those that its operations use
   explicit Communicator(std::shared_ptr<runtime::CommunicatorState> state);
   static Status size_error(const char* call, std::size_t input, std::size_t output);
   Status run_varied(Collective collective, const void* input, const BlockLayout& sent, void* output,

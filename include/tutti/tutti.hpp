@@ -5,4 +5,5 @@
 #include "tutti/numeric.hpp"       // IWYU pragma: export
 #include "tutti/reduction.hpp"     // IWYU pragma: export
 #include "tutti/status.hpp"        // IWYU pragma: export
+#include "tutti/stream.hpp"        // IWYU pragma: export
 #include "tutti/types.hpp"         // IWYU pragma: export

@@ -35,6 +35,8 @@ constexpr Named<WaitChoice> kWaits[] = {{"auto", WaitChoice::automatic},
                                         {"block", WaitChoice::block}};
 constexpr Named<FlightChoice> kFlights[] = {
     {"off", FlightChoice::off}, {"on", FlightChoice::on}, {"verbose", FlightChoice::verbose}};
+constexpr Named<ProgressChoice> kProgresses[] = {{"auto", ProgressChoice::automatic},
+                                                 {"off", ProgressChoice::off}};
 constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
 constexpr Named<CheckChoice> kChecks[] = {{"late", CheckChoice::late},
                                           {"strict", CheckChoice::strict}};
@@ -119,6 +121,12 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
     {"TUTTI_WAIT", "auto|spin|yield|block", "auto",
      "What a waiting rank does with its core; auto spins when there is a core for each rank.",
      false, [](std::string_view v, Config& c) { return store(parse_wait_choice(v), c.wait); }},
+    {"TUTTI_PROGRESS", "auto|off", "auto",
+     "Whether started calls move although nobody waits: auto makes a thread where there are such.",
+     false,
+     [](std::string_view v, Config& c) {
+       return store(choice_of<ProgressChoice>(kProgresses, v), c.progress);
+     }},
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},

@@ -27,6 +27,7 @@ enum class ReduceOrder { any, rank_tree };
 enum class WaitChoice { automatic, spin, yield, block };
 enum class CheckChoice { late, strict };  // `late`: on this or the next call
 enum class FlightChoice { off, on, verbose };
+enum class ProgressChoice { automatic, off };
 
 std::string_view to_string(TransportChoice choice);
 std::string_view to_string(LoweringChoice choice);
@@ -50,6 +51,7 @@ struct Config {
   std::size_t slice_bytes = 0;  // 0: the planner chooses
   ReduceOrder reduce_order = ReduceOrder::any;
   WaitChoice wait = WaitChoice::automatic;
+  ProgressChoice progress = ProgressChoice::automatic;
   bool checksums = false;
   CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};

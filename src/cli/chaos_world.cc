@@ -44,7 +44,6 @@ struct Participant {
   bool gone = false;  // dead, or aborted and left
   std::uint64_t paused_until = 0;
   unsigned moves = 0;
-
   enum class Task { none, enter, call, agree } task = Task::none;
   std::optional<Decision> decision;
 };
@@ -135,6 +134,7 @@ class ChaosWorld {
     p.transport = parts.transport.get();
     parts.patience = {8, 3};
     parts.config.flight = base::FlightChoice::off;
+    parts.config.progress = base::ProgressChoice::off;  // all is one thread, and so repeatable
     parts.config.slow_after = std::chrono::milliseconds(0);
     if (limits_.strict) parts.config.check = base::CheckChoice::strict;
     parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };

@@ -1,4 +1,6 @@
 // What still works when a communicator has failed: telling everybody, and agreeing.
+#include <thread>
+
 #include <fmt/format.h>
 
 #include "base/try.hpp"
@@ -10,17 +12,70 @@ namespace {
 // For what was said to leave this process; whoever does not take it by then is not there.
 constexpr std::chrono::milliseconds kFlushTime{50};
 
+constexpr std::chrono::milliseconds kAbortPatience{1};  // with whoever holds the lock
+
 std::string list(const std::vector<Rank>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 }  // namespace
 
+Status CommunicatorState::abort_status() const {
+  return Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank()), rank());
+}
+
+// Whoever drives sees the flag, and completes what is current. Who holds the lock may be past
+// looking, though, and neither drive nor call again.
+void CommunicatorState::abort() {
+  if (!check_process().ok()) return;
+  aborted_.store(true);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  const auto end = Waiter::Clock::now() + kAbortPatience;
+  while (!lock.owns_lock() && abort_is_news() && Waiter::Clock::now() < end) {
+    std::this_thread::yield();
+    static_cast<void>(lock.try_lock());
+  }
+  if (lock.owns_lock())
+    take_abort();
+  else if (abort_is_news() && has_progress())
+    expect_work();
+}
+
+// Requires  the lock. True when there was one that nobody knew of.
+bool CommunicatorState::take_abort() {
+  if (!abort_is_news()) [[likely]]
+    return false;
+  executor_->fail(abort_status());
+  tell_all();
+  note_failure();
+  return true;
+}
+
+// Requires  the lock.
+void CommunicatorState::tell_all() {
+  told_.store(true, std::memory_order_relaxed);
+  membership_->spread(executor_->status());
+  expect_questions();
+}
+
+// From now on others need what this rank knows, whatever its program does.
+void CommunicatorState::expect_questions() {
+  if (size() == 1 || listens_.exchange(true, std::memory_order_relaxed)) return;
+  if (has_progress()) expect_work();
+}
+
+// Others may still agree, and need what this rank knows.
+bool CommunicatorState::drive_membership() {
+  if (!membership_->in_use()) return false;
+  static_cast<void>(transport_->poll());
+  return membership_->advance();
+}
+
 Status CommunicatorState::revoke(const Status& why) {
   TUTTI_TRY(check_process());
   std::lock_guard lock(mutex_);
   executor_->fail(why);
-  membership_->spread(executor_->status());
+  tell_all();
   conclude(true);
   const auto deadline = Waiter::Clock::now() + kFlushTime;
   do {
@@ -41,6 +96,7 @@ Status CommunicatorState::begin_agreement(std::uint64_t flags, std::string blob)
     return Status(StatusCode::invalid_argument,
                   fmt::format("rank {}: agree: an earlier one did not come to its end", rank()));
   membership_->begin(flags, std::move(blob));
+  expect_questions();
   return Status();
 }
 
@@ -56,7 +112,8 @@ std::optional<Result<Decision>> CommunicatorState::move_agreement(bool& moved) {
         Status(StatusCode::peer_lost,
                fmt::format("rank {}: agree: the others hold this rank for lost", rank()), rank()));
   }
-  if (aborted_.load(std::memory_order_acquire)) return Result<Decision>(abort_status());
+  take_abort();
+  if (aborted_.load(std::memory_order_relaxed)) return Result<Decision>(abort_status());
   return std::nullopt;
 }
 
@@ -73,6 +130,7 @@ Result<Decision> CommunicatorState::agree(std::uint64_t flags, std::string blob,
                                           std::chrono::milliseconds timeout) {
   TUTTI_TRY(begin_agreement(flags, std::move(blob)));
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, timeout);
+  const Attendance here(attended_);
   while (true) {
     bool moved = false;
     if (auto end = move_agreement(moved)) return *std::move(end);
@@ -97,6 +155,7 @@ void CommunicatorState::look_at_board() {
 
 Status CommunicatorState::look_for_deaths(const std::vector<bool>& known) {
   std::lock_guard lock(mutex_);
+  if (take_abort() || aborted_.load(std::memory_order_relaxed)) return abort_status();
   const Status polled = transport_->poll().status();
   membership_->advance();
   look_at_board();

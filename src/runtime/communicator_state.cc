@@ -21,6 +21,9 @@ constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
 constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
+// The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
+// that what only shows after many (see drive_locked) does not take a second.
+constexpr int kTendingRounds = 16;
 
 // Only one thread writes at a time.
 void raise(std::atomic<std::uint64_t>& counter) {
@@ -202,6 +205,8 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
 
 Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   TUTTI_TRY(check(request));
+  if (strict_ && !strict_plan_) [[unlikely]]
+    TUTTI_TRY(make_check_plan());
   const auto plan = plan_for(request);
   if (!plan.ok()) return plan.status();
   work.plan_ = *plan;
@@ -230,9 +235,19 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   return Status();
 }
 
+// The lock; whoever drives without need makes room.
+std::unique_lock<std::mutex> CommunicatorState::take() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) [[likely]]
+    return lock;
+  const Attendance here(attended_);
+  lock.lock();
+  return lock;
+}
+
 // Starts it, and moves it for a few rounds under the same lock: a small call may be complete then.
 void CommunicatorState::submit(WorkState& work, int rounds) {
-  std::lock_guard lock(mutex_);
+  const auto lock = take();
   if (current_ == nullptr && waiting_.empty())
     begin(work);
   else
@@ -269,8 +284,19 @@ Result<std::shared_ptr<WorkState>> CommunicatorState::start_work(const Request& 
   work->kept_ =
       exchange ? exchange_plan_ : memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
+  started_.fetch_add(1, std::memory_order_relaxed);
   submit(*work, 1);
+  if (!work->done() && has_progress()) expect_work();
   return work;
+}
+
+Tending CommunicatorState::tend(bool driven) {
+  const bool started = started_.load(std::memory_order_relaxed) > 0;
+  const bool listens = listens_.load(std::memory_order_relaxed) || abort_is_news();
+  if ((!started && !listens) || forked() || !has_progress()) return Tending::nothing;
+  if (driven || attended_.load(std::memory_order_relaxed)) return Tending::tended;
+  if (drive_until(nullptr, started ? kTendingRounds : 1)) return Tending::moved;
+  return started ? Tending::idle : Tending::listens;
 }
 
 std::string CommunicatorState::awaited() {
@@ -283,6 +309,7 @@ void CommunicatorState::complete_current(const Status& status) {
   flight_.end(status.code());
   if (!status.ok()) [[unlikely]]
     note_failure();
+  if (work->owner_ != nullptr) started_.fetch_sub(1, std::memory_order_relaxed);
   work->status_ = status;
   work->done_.store(true, std::memory_order_release);
 }
@@ -292,11 +319,14 @@ void CommunicatorState::begin(WorkState& work) {
   current_ = &work;
   flight_.begin(work.call_.signature);
   raise(calls_);
+  // Whoever drove when abort() came may have been past looking.
+  if (aborted_.load(std::memory_order_relaxed)) [[unlikely]]
+    executor_->fail(abort_status());
   const bool collective = work.call_.signature.collective != Collective::send_recv;
   checking_ = strict_ != nullptr && collective;
   const Status status = checking_ ? begin_check(work) : begin_call(work);
   if (status.ok()) return;
-  if (!executor_->status().ok()) membership_->spread(executor_->status());
+  if (!executor_->status().ok()) tell_all();
   complete_current(status);
 }
 
@@ -304,12 +334,15 @@ Status CommunicatorState::begin_call(WorkState& work) {
   return work.special_ == nullptr ? executor_->start(work.call_, *work.plan_) : start_special(work);
 }
 
+// Before it is needed: works begin on any thread, but the planner is the calling thread's.
+Status CommunicatorState::make_check_plan() {
+  auto plan = make_plan({Collective::all_gather, StrictCheck::kCount, StrictCheck::kType});
+  if (!plan.ok()) return plan.status();
+  strict_plan_ = *std::move(plan);
+  return Status();
+}
+
 Status CommunicatorState::begin_check(const WorkState& work) {
-  if (!strict_plan_) {
-    auto plan = make_plan({Collective::all_gather, StrictCheck::kCount, StrictCheck::kType});
-    if (!plan.ok()) return plan.status();
-    strict_plan_ = *std::move(plan);
-  }
   return executor_->start(strict_->begin(work.call_.signature, *strict_plan_), *strict_plan_);
 }
 
@@ -322,7 +355,7 @@ bool CommunicatorState::checked() {
   if (verdict.code() == StatusCode::mismatch)
     executor_->fail_alone(verdict);
   else if (!executor_->status().ok())
-    membership_->spread(executor_->status());
+    tell_all();
   complete_current(verdict);
   return false;
 }
@@ -339,7 +372,7 @@ void CommunicatorState::begin_next() {
 // look at. Every so often it looks all the same, so that what a transport failed to report costs a
 // moment and not the call.
 bool CommunicatorState::drive_locked() {
-  if (current_ == nullptr) return drive_membership();
+  if (current_ == nullptr) return take_abort() || drive_membership();
   const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
   if (moved || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
@@ -360,13 +393,6 @@ bool CommunicatorState::drive_locked() {
     executor_->fail(polled.status().with_context(
         fmt::format("rank {}: {}", rank(), to_string(current_->call_.signature))));
   return conclude(moved);
-}
-
-// Others may still agree, and need what this rank knows.
-bool CommunicatorState::drive_membership() {
-  if (!membership_->in_use()) return false;
-  static_cast<void>(transport_->poll());
-  return membership_->advance();
 }
 
 // Who hung up may have done so because another rank was killed, and the launcher knows which.
@@ -409,7 +435,7 @@ bool CommunicatorState::conclude(bool moved) {
   if (!executor_->done()) return moved;
   if (!executor_->status().ok()) [[unlikely]] {
     executor_->withdraw_memory();
-    membership_->spread(executor_->status());
+    tell_all();
   } else if (checking_ && checked()) {
     return true;
   }
@@ -447,6 +473,7 @@ void CommunicatorState::give_up(WorkState& work) {
 Status CommunicatorState::wait(WorkState& work) {
   TUTTI_TRY(check_process());
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
+  const Attendance here(attended_);
   while (!work.done()) {
     bool moved = drive_until(&work, waiter.rounds());
     if (!moved && waiter.has_time()) moved = drive_others(*this);
@@ -478,23 +505,6 @@ void CommunicatorState::sleep() {
   // That was long compared with a poll: look at everything next.
   idle_polls_ = parts_.patience.idle_polls;
   idle_rounds_ = parts_.patience.idle_rounds;
-}
-
-// Whoever drives sees the flag; when nobody does, it is done here.
-void CommunicatorState::abort() {
-  if (!check_process().ok()) return;
-  aborted_.store(true, std::memory_order_release);
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
-  if (current_ != nullptr)
-    conclude(false);
-  else
-    executor_->fail(abort_status());
-  note_failure();
-}
-
-Status CommunicatorState::abort_status() const {
-  return Status(StatusCode::aborted, fmt::format("rank {} was told to abort", rank()), rank());
 }
 
 bool CommunicatorState::test(WorkState& work) {
@@ -533,6 +543,7 @@ Status CommunicatorState::close() {
   while (!transport_->flushed()) {
     Result<bool> polled = transport_->poll();
     if (!polled.ok()) return polled.status();
+    if (aborted_.load(std::memory_order_relaxed)) return abort_status();
     if (Waiter::Clock::now() > deadline)
       return Status(StatusCode::timeout,
                     fmt::format("rank {}: peers did not take what was sent", rank()));

@@ -153,8 +153,13 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     strict_plan_ = std::move(plan);
   }
 
+  // For streams, of which one at a time may use it: false when another does.
+  bool claim() { return !claimed_.exchange(true, std::memory_order_acquire); }
+  void release() { claimed_.store(false, std::memory_order_release); }
+
   // Driven.
   bool drive() override { return drive_until(nullptr, 1); }
+  Tending tend(bool driven) override;
 
  private:
   Status add_to_group(const Request& request);
@@ -169,15 +174,20 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
+  std::unique_lock<std::mutex> take();
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
   Status explain(Status seen) const;
   bool drive_membership();
+  void tell_all();
+  void expect_questions();
+  bool take_abort();
   void hear();
   bool conclude(bool moved);
   void begin(WorkState& work);
   Status begin_call(WorkState& work);
   Status begin_check(const WorkState& work);
+  Status make_check_plan();
   bool checked();
   Status start_special(WorkState& work);
   Status scale_input(WorkState& work);
@@ -187,6 +197,9 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void sleep();
   Status abort_status() const;
 
+  // Nobody has looked at the flag yet, and the communicator has not failed otherwise.
+  bool abort_is_news() const { return aborted_.load() && !told_.load(); }
+  bool has_progress() const { return parts_.config.progress != base::ProgressChoice::off; }
   bool forked() const { return fork_generation_ != base::fork_generation(); }
   Status check_process() const;
 
@@ -209,6 +222,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool checking_ = false;                 // the current work waits for it
   std::unique_ptr<ScaledMemory> scaled_;  // once a call has needed it
   std::atomic<bool> aborted_{false};
+  std::atomic<bool> told_{false};  // the others, that this communicator has failed
   std::uint32_t sequence_ = 0;
   std::uint32_t splits_ = 0;
 
@@ -242,6 +256,27 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Rank slow_rank_ = 0;   // the one that was reported
   unsigned test_looks_ = 0;
   base::Log log_;
+
+  // For the progress thread; nothing that a blocking call adds to.
+  std::atomic<int> started_{0};        // asynchronous works that are not complete
+  std::atomic<bool> listens_{false};   // others may ask, after a failure or an agreement
+  std::atomic<bool> attended_{false};  // a thread waits, or is about to start something
+
+  // While one exists, somebody drives, or is about to.
+  class Attendance {
+   public:
+    explicit Attendance(std::atomic<bool>& attended) : attended_(attended) {
+      attended_.store(true, std::memory_order_relaxed);
+    }
+    ~Attendance() { attended_.store(false, std::memory_order_relaxed); }
+    Attendance(const Attendance&) = delete;
+    Attendance& operator=(const Attendance&) = delete;
+
+   private:
+    std::atomic<bool>& attended_;
+  };
+
+  std::atomic<bool> claimed_{false};  // by a stream
 
   std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;

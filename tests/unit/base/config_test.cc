@@ -30,6 +30,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_SLICE_BYTES", "128K"},
       {"TUTTI_REDUCE_ORDER", "rank_tree"},
       {"TUTTI_WAIT", "yield"},
+      {"TUTTI_PROGRESS", "off"},
       {"TUTTI_CHECKSUMS", "on"},
       {"TUTTI_CHECK", "strict"},
       {"TUTTI_TIMEOUT_MS", "1500"},
@@ -55,6 +56,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->slice_bytes, 128U << 10);
   EXPECT_EQ(config->reduce_order, ReduceOrder::rank_tree);
   EXPECT_EQ(config->wait, WaitChoice::yield);
+  EXPECT_EQ(config->progress, ProgressChoice::off);
   EXPECT_TRUE(config->checksums);
   EXPECT_EQ(config->check, CheckChoice::strict);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
