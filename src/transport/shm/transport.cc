@@ -133,6 +133,7 @@ class ShmTransport final : public Transport {
 
   void withdraw_memory(const void* memory, std::size_t bytes) override {
     shared_withdraw(memory, bytes);
+    peers_may_be_late_ = true;
   }
 
   bool flushed() const override { return unsent_.empty(); }
@@ -185,6 +186,7 @@ class ShmTransport final : public Transport {
   unsigned polls_ = 0;
   Clock::time_point checked_ = Clock::now();
   std::uint64_t heap_generation_ = 0;
+  bool peers_may_be_late_ = false;  // in a call that has failed here
   const Descriptor* board_file_ = nullptr;  // while rank 0 hands it out
   std::vector<bool> has_board_;
   pid_t process_ = getpid();
@@ -467,6 +469,8 @@ void ShmTransport::check_if_due() {
   const std::uint64_t generation = shared_generation();
   if (generation == heap_generation_) return;
   heap_generation_ = generation;
+  // Who is still in a call that has failed here reads what is freed here. It keeps its mappings.
+  if (peers_may_be_late_) return;
   for (Peer& other : peers_)
     if (other.connected()) other.withdraw_freed_regions();
 }
