@@ -2,6 +2,7 @@
 #include "cli/chaos_call.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -59,6 +60,14 @@ bool suits(const collectives::Algorithm& algorithm, int ranks) {
          name.find("pairwise") == name.npos && algorithm.collective != Collective::all_to_all;
 }
 
+// Ranks of a node, which talk directly; the nodes are a ring, which must not be long.
+int draw_group(Dice& dice, int ranks) {
+  if (ranks < kManyRanks) return dice.between(2, 4);
+  int group = 4;
+  while (ranks / group > 4 * group) group *= 2;
+  return group << dice.below(2);
+}
+
 // Another type of the same size.
 DataType another_type(DataType type) {
   for (const DataType other : kAllDataTypes)
@@ -72,7 +81,7 @@ Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
   while (true) {
     planned.algorithm = &algorithms[dice.below(algorithms.size())];
     if (!suits(*planned.algorithm, ranks)) continue;
-    planned.group = planned.algorithm->grouped ? dice.between(2, 4) : 1;
+    planned.group = planned.algorithm->grouped ? draw_group(dice, ranks) : 1;
     planned.call.root = dice.between(0, ranks - 1);
     if (planned.algorithm->collective == Collective::send_recv)
       planned.call.root = dice.between(1, ranks - 1);  // how far away
@@ -238,36 +247,38 @@ std::byte* RankBuffers::allocate(Dice& dice, std::size_t bytes) {
 }
 
 void RankBuffers::fill(const ChaosCall& c, Rank rank) {
-  for (std::size_t i = 0; i < output_count(c) && !in_place_; ++i)
-    store(c.type, output_, i, kUntouched);
-  for (std::size_t i = 0; i < input_count(c); ++i)
-    store(c.type, input_, i, contribution(c, rank, i));
+  if (!in_place_) write_all(c.type, output_, output_count(c), kUntouched);
+  write_input(c, rank, input_);
 }
 
 void RankBuffers::spoil(const ChaosCall& c) {
-  for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, output_, i, kReused);
-  for (std::size_t i = 0; i < input_count(c); ++i) store(c.type, input_, i, kReused);
+  write_all(c.type, output_, output_count(c), kReused);
+  write_all(c.type, input_, input_count(c), kReused);
 }
 
-std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank) const {
+std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank,
+                                    ChaosOracle& oracle) const {
   const ChaosCall& c = planned.call;
-  for (std::size_t i = 0; i < output_count(c); ++i) {
-    const std::optional<double> wanted = expected(c, rank, i);
-    if (!wanted && in_place_) continue;
-    const double got = load(c.type, output_, i);
-    // Rounded to the type as a store would.
-    std::byte rounded[8];
-    store(c.type, rounded, 0, wanted.value_or(kUntouched));
-    if (got != load(c.type, rounded, 0))
-      return fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, got,
-                         load(c.type, rounded, 0), describe(planned));
+  const std::size_t bytes = output_count(c) * size_of(c.type);
+  std::vector<std::byte> untouched;
+  const std::vector<std::byte>* wanted = oracle.expected(rank);
+  if (wanted == nullptr) {
+    if (in_place_ || bytes == 0) return {};
+    untouched.resize(bytes);
+    write_all(c.type, untouched.data(), output_count(c), kUntouched);
+    wanted = &untouched;
   }
-  return {};
+  if (bytes == 0 || std::memcmp(wanted->data(), output_, bytes) == 0) return {};
+  std::size_t i = 0;
+  while (load(c.type, output_, i) == load(c.type, wanted->data(), i) && i + 1 < output_count(c))
+    ++i;
+  return fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, load(c.type, output_, i),
+                     load(c.type, wanted->data(), i), describe(planned));
 }
 
 bool RankBuffers::touched(const ChaosCall& c) const {
   std::byte untouched[8];
-  store(c.type, untouched, 0, kUntouched);
+  write_all(c.type, untouched, 1, kUntouched);
   for (std::size_t i = 0; i < output_count(c); ++i)
     if (load(c.type, output_, i) != load(c.type, untouched, 0)) return true;
   return false;

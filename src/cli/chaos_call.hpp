@@ -75,7 +75,7 @@ class RankBuffers {
   // After it the memory is the rank's own again: what it then does must harm nobody.
   void spoil(const ChaosCall& call);
   // What is wrong of the results; empty when all is right.
-  std::string find_wrong(const PlannedCall& planned, Rank rank) const;
+  std::string find_wrong(const PlannedCall& planned, Rank rank, ChaosOracle& oracle) const;
   // Whether anything was written to the output since fill().
   bool touched(const ChaosCall& call) const;
 

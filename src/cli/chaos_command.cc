@@ -193,7 +193,7 @@ void add_chaos_command(CLI::App& app, int& exit_code) {
               throw CLI::ValidationError("--ranks", "'" + text + "' is no range such as 2..16");
           },
           "Ranks of a world")
-      ->default_str("2..16");
+      ->default_str("2..32");
   command->footer("A world follows from its seed alone: --seed S replays it event by event.");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

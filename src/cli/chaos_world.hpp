@@ -17,7 +17,7 @@ namespace tutti::cli {
 
 struct ChaosLimits {
   int ranks_min = 2;
-  int ranks_max = 16;
+  int ranks_max = 32;
   int calls_max = 4;
   bool faults = false;
   bool mismatches = false;
