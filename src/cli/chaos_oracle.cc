@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 
 #include "tutti/numeric.hpp"
 
@@ -134,18 +135,42 @@ void fold(ReduceOp op, std::vector<double>& into, const std::vector<double>& fro
 
 }  // namespace
 
-std::size_t input_count(const ChaosCall& call) {
+std::size_t ChaosCall::block(Rank rank, Rank from) const {
+  if (!varied()) return count;
+  const auto row = static_cast<std::size_t>(collective == Collective::all_to_all ? from : 0);
+  return counts[row * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(rank)];
+}
+
+std::vector<std::size_t> input_blocks(const ChaosCall& call, Rank rank) {
   const bool many = call.collective == Collective::reduce_scatter ||
                     call.collective == Collective::all_to_all ||
                     call.collective == Collective::scatter;
-  return many ? call.count * static_cast<std::size_t>(call.ranks) : call.count;
+  if (!many) return {call.block(rank)};
+  std::vector<std::size_t> blocks;
+  for (Rank to = 0; to < call.ranks; ++to) blocks.push_back(call.block(to, rank));
+  return blocks;
 }
 
-std::size_t output_count(const ChaosCall& call) {
+std::vector<std::size_t> output_blocks(const ChaosCall& call, Rank rank) {
   const bool many = call.collective == Collective::all_gather ||
                     call.collective == Collective::all_to_all ||
                     call.collective == Collective::gather;
-  return many ? call.count * static_cast<std::size_t>(call.ranks) : call.count;
+  if (!many) return {call.block(rank)};
+  const bool everyone = call.collective == Collective::all_to_all;
+  std::vector<std::size_t> blocks;
+  for (Rank from = 0; from < call.ranks; ++from)
+    blocks.push_back(everyone ? call.block(rank, from) : call.block(from));
+  return blocks;
+}
+
+std::size_t input_count(const ChaosCall& call, Rank rank) {
+  const std::vector<std::size_t> blocks = input_blocks(call, rank);
+  return std::accumulate(blocks.begin(), blocks.end(), std::size_t{0});
+}
+
+std::size_t output_count(const ChaosCall& call, Rank rank) {
+  const std::vector<std::size_t> blocks = output_blocks(call, rank);
+  return std::accumulate(blocks.begin(), blocks.end(), std::size_t{0});
 }
 
 void contribute(const ChaosCall& call, Rank rank, std::size_t begin, std::vector<double>& values) {
@@ -159,7 +184,7 @@ void contribute(const ChaosCall& call, Rank rank, std::size_t begin, std::vector
 }
 
 void write_input(const ChaosCall& call, Rank rank, std::byte* input) {
-  std::vector<double> values(input_count(call));
+  std::vector<double> values(input_count(call, rank));
   contribute(call, rank, 0, values);
   write(call.type, values, input);
 }
@@ -180,18 +205,18 @@ double load(DataType type, const std::byte* array, std::size_t i) {
   });
 }
 
-// As many elements as the call has, of the input of one rank, to the end of the output.
-void ChaosOracle::add(Rank from, std::size_t begin) {
-  values_.resize(call_.count);
+// Elements of the input of one rank, to the end of the output.
+void ChaosOracle::add(Rank from, std::size_t begin, std::size_t count) {
+  values_.resize(count);
   contribute(call_, from, begin, values_);
   const std::size_t before = bytes_.size();
-  bytes_.resize(before + call_.count * size_of(call_.type));
+  bytes_.resize(before + count * size_of(call_.type));
   write(call_.type, values_, bytes_.data() + before);
 }
 
-void ChaosOracle::reduce(std::size_t begin) {
+void ChaosOracle::reduce(std::size_t begin, std::size_t count) {
   if (reduced_.empty()) {
-    reduced_.resize(input_count(call_));
+    reduced_.resize(input_count(call_, 0));
     contribute(call_, 0, 0, reduced_);
     values_.resize(reduced_.size());
     for (Rank q = 1; q < call_.ranks; ++q) {
@@ -202,42 +227,46 @@ void ChaosOracle::reduce(std::size_t begin) {
       for (double& value : reduced_) value = average(call_.type, value, call_.ranks);
   }
   const auto first = reduced_.begin() + static_cast<std::ptrdiff_t>(begin);
-  values_.assign(first, first + static_cast<std::ptrdiff_t>(call_.count));
-  bytes_.resize(call_.count * size_of(call_.type));
+  values_.assign(first, first + static_cast<std::ptrdiff_t>(count));
+  bytes_.resize(count * size_of(call_.type));
   write(call_.type, values_, bytes_.data());
 }
 
 const std::vector<std::byte>* ChaosOracle::expected(Rank rank) {
-  const std::size_t block = static_cast<std::size_t>(rank) * call_.count;
+  // Where the block of `rank` begins in the input of `from`.
+  const auto begin = [&](Rank from) {
+    const std::vector<std::size_t> blocks = input_blocks(call_, from);
+    return std::accumulate(blocks.begin(), blocks.begin() + rank, std::size_t{0});
+  };
   bytes_.clear();
   switch (call_.collective) {
     case Collective::all_reduce:
-      reduce(0);
+      reduce(0, call_.count);
       break;
     case Collective::reduce_scatter:
-      reduce(block);
+      reduce(begin(0), call_.block(rank));
       break;
     case Collective::reduce:
       if (rank != call_.root) return nullptr;
-      reduce(0);
+      reduce(0, call_.count);
       break;
     case Collective::broadcast:
-      add(call_.root, 0);
+      add(call_.root, 0, call_.count);
       break;
     case Collective::scatter:
-      add(call_.root, block);
+      add(call_.root, begin(call_.root), call_.count);
       break;
     case Collective::gather:
       if (rank != call_.root) return nullptr;
       [[fallthrough]];
     case Collective::all_gather:
-      for (Rank q = 0; q < call_.ranks; ++q) add(q, 0);
+      for (Rank q = 0; q < call_.ranks; ++q) add(q, 0, call_.block(q));
       break;
     case Collective::all_to_all:
-      for (Rank q = 0; q < call_.ranks; ++q) add(q, block);
+      for (Rank q = 0; q < call_.ranks; ++q) add(q, begin(q), call_.block(rank, q));
       break;
     case Collective::send_recv:
-      add((rank - call_.root + call_.ranks) % call_.ranks, 0);
+      add((rank - call_.root + call_.ranks) % call_.ranks, 0, call_.count);
       break;
     case Collective::barrier:
       return nullptr;

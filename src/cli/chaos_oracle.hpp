@@ -19,10 +19,21 @@ struct ChaosCall {
   std::size_t count = 0;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
+  // Where blocks differ in size: of every rank; of an all_to_all from every rank to every other,
+  // row by row. Then `count` is the largest.
+  std::vector<std::size_t> counts;
+
+  bool varied() const { return !counts.empty(); }
+  // Elements of a block: of `rank`, or that `from` sends to it.
+  std::size_t block(Rank rank, Rank from = 0) const;
 };
 
-std::size_t input_count(const ChaosCall& call);
-std::size_t output_count(const ChaosCall& call);
+std::size_t input_count(const ChaosCall& call, Rank rank);
+std::size_t output_count(const ChaosCall& call, Rank rank);
+
+// The blocks that a rank's buffers consist of, one after the other.
+std::vector<std::size_t> input_blocks(const ChaosCall& call, Rank rank);
+std::vector<std::size_t> output_blocks(const ChaosCall& call, Rank rank);
 
 // Elements of the input of `rank`: from `begin` on, as many as `values` has.
 void contribute(const ChaosCall& call, Rank rank, std::size_t begin, std::vector<double>& values);
@@ -43,8 +54,8 @@ class ChaosOracle {
   const std::vector<std::byte>* expected(Rank rank);
 
  private:
-  void add(Rank from, std::size_t begin);
-  void reduce(std::size_t begin);
+  void add(Rank from, std::size_t begin, std::size_t count);
+  void reduce(std::size_t begin, std::size_t count);
 
   ChaosCall call_;
   std::vector<double> reduced_;  // of a reduction: all elements, once they were asked for

@@ -25,6 +25,7 @@ ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, bool tell_
   options.seed = seed;
   options.size = dice_.between(limits.ranks_min, limits.ranks_max);
   room_.channels = dice_.between(1, 3);
+  room_.varied = !limits.mismatches;  // of other sizes not all ranks know
   options.channel_count = room_.channels + 1;
   // At least an element of every rank's block and a checksum.
   options.frame_bytes_max = std::max(at(dice_.between(4, 32)) * 128, 16 * at(options.size) + 64);
@@ -128,7 +129,13 @@ void ChaosWorld::enter(Participant& p) {
   p.buffers->fill(planned.call, r);
   p.plan = planned.plans[at(r)];
   p.work.reset();
-  auto work = p.comm->start_work(request_of(planned, r, p.buffers->input(), p.buffers->output()));
+  auto request = request_of(planned, r, p.buffers->input(), p.buffers->output());
+  runtime::Blocks blocks;
+  if (planned.call.varied()) {
+    blocks = blocks_of(planned.call, r, p.buffers->input(), p.buffers->output());
+    vary(request, planned.call, blocks);
+  }
+  auto work = p.comm->start_work(request);
   p.task = Participant::Task::none;
   task_ended_ = true;
   if (!work.ok()) return trouble(Outcome::error, work.status().to_string());
@@ -156,14 +163,14 @@ void ChaosWorld::leave_if_done(Participant& p) {
     failed_ = true;
     judge_failure(p, status);
     if (status.code() == StatusCode::mismatch && limits_.strict &&
-        p.buffers->touched(planned.call) && fine())
+        p.buffers->touched(planned.call, r) && fine())
       trouble(Outcome::wrong,
               fmt::format("rank {} wrote its output before the mismatch was found", p.rank));
   } else if (!p.varied_call) {
     if (const std::string wrong = p.buffers->find_wrong(planned, r, *oracle_); !wrong.empty())
       trouble(Outcome::wrong, wrong);
   }
-  p.buffers->spoil(planned.call);
+  p.buffers->spoil(planned.call, r);
   if (status.code() == StatusCode::aborted &&
       std::count(aborted_.begin(), aborted_.end(), p.rank) > 0)
     leave(p);
