@@ -23,6 +23,7 @@ constexpr double kReused = 111;
 constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
 constexpr int kSomeRanks = 16;       // beyond, calls of less data
 constexpr int kManyRanks = 64;       // from here on, of few messages
+constexpr int kVeryManyRanks = 256;
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -58,8 +59,9 @@ std::size_t draw_slice_bytes(Dice& dice, const PlannedCall& planned, const Sched
 bool suits(const collectives::Algorithm& algorithm, int ranks) {
   if (algorithm.collective == Collective::send_recv && ranks == 1) return false;
   if (ranks < kManyRanks) return true;
-  // One message between any two ranks would be millions.
+  // One message between any two ranks, or for the block of each, would be millions.
   const std::string_view name = algorithm.name;
+  if (ranks >= kVeryManyRanks && algorithm.grouped && !has_root(algorithm.collective)) return false;
   return name.find("ring") == name.npos && name.find("direct") == name.npos &&
          name.find("pairwise") == name.npos && algorithm.collective != Collective::all_to_all;
 }

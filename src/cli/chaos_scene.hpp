@@ -42,7 +42,7 @@ struct Participant {
 
 class ChaosWorld {
  public:
-  ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, bool tell_events);
+  ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, const ChaosListener& listener);
   ChaosVerdict run();
 
  private:
@@ -52,7 +52,9 @@ class ChaosWorld {
     return participants_[static_cast<std::size_t>(members_[static_cast<std::size_t>(r)])];
   }
 
-  void say(std::string line) { verdict_.story.push_back(std::move(line)); }
+  void say(const std::string& line) const {
+    if (listener_.line) listener_.line(line);
+  }
 
   void trouble(ChaosVerdict::Outcome outcome, std::string text);
 
@@ -108,6 +110,7 @@ class ChaosWorld {
 
   Dice dice_;
   ChaosLimits limits_;
+  ChaosListener listener_;
   ChaosVerdict verdict_;
   CallRoom room_;
   std::uint64_t network_share_ = 1;  // of moves, where every rank has one

@@ -19,8 +19,8 @@ std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
-ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, bool tell_events)
-    : dice_(seed), limits_(limits) {
+ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, const ChaosListener& listener)
+    : dice_(seed), limits_(limits), listener_(listener) {
   transport::SimOptions options;
   options.seed = seed;
   options.size = dice_.between(limits.ranks_min, limits.ranks_max);
@@ -41,7 +41,7 @@ ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, bool tell_
     options.damaged_max = 1 + dice_.below(16);
   }
   world_ = std::make_unique<transport::SimWorld>(options);
-  if (tell_events)
+  if (listener_.events)
     world_->observe([this](const transport::SimEvent& event) { say("  " + to_string(event)); });
   room_.frame_bytes = options.frame_bytes_max - (checked_ ? transport::kChecksumBytes : 0);
   participants_.resize(at(options.size));
@@ -237,8 +237,9 @@ void ChaosWorld::finish() {
     trouble(Outcome::leak, fmt::format("{} regions are left", world_->region_count()));
 }
 
-ChaosVerdict run_chaos_world(std::uint64_t seed, const ChaosLimits& limits, bool tell_events) {
-  return ChaosWorld(seed, limits, tell_events).run();
+ChaosVerdict run_chaos_world(std::uint64_t seed, const ChaosLimits& limits,
+                             const ChaosListener& listener) {
+  return ChaosWorld(seed, limits, listener).run();
 }
 
 }  // namespace tutti::cli
