@@ -109,7 +109,7 @@ void with_contribution(const ChaosCall& call, const Work& work) {
     return work(Sparse{4, 0});
   }
   // Products are powers of two: of bytes, below 32; else that half precision holds.
-  if (multiplies) return work(Sparse{size_of(call.type) == 1 ? 8U : 2U, 1});
+  if (multiplies) return work(Sparse{size_of(call.type) == 1 ? 8U : call.ranks > 16 ? 4U : 2U, 1});
   // Sums of up to 32 bytes stay below 127, others below 256, which bfloat16 holds exactly.
   return work(up_to(size_of(call.type) == 1 ? 3 : 7));
 }
