@@ -2,6 +2,7 @@
 #include "cli/chaos_call.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "collectives/algorithms/table.hpp"
 #include "collectives/geometry.hpp"
 #include "collectives/lowering.hpp"
+#include "runtime/varied.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -21,18 +23,22 @@ constexpr double kReused = 111;
 constexpr std::size_t kSlices = 24;  // at most about so many in a call of small slices
 constexpr int kSomeRanks = 16;       // beyond, calls of less data
 constexpr int kManyRanks = 64;       // from here on, of few messages
+constexpr int kVeryManyRanks = 256;
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
 Plans make_plans(const collectives::Algorithm& algorithm, int group, const Schedule& schedule,
-                 const collectives::PlanSettings& settings) {
+                 const collectives::PlanSettings& settings, bool ordered = false) {
   const std::uint64_t hash =
       collectives::plan_hash(algorithm.name, group, schedule.shape, settings);
   Plans plans;
-  for (LoweredProgram& program : collectives::lower_all(schedule))
+  for (LoweredProgram& lowered : collectives::lower_all(schedule)) {
+    LoweredProgram program =
+        ordered ? collectives::in_rank_order(std::move(lowered)) : std::move(lowered);
     plans.push_back(
         std::make_shared<Plan>(Plan{std::string(algorithm.name), settings,
                                     std::make_shared<LoweredProgram>(std::move(program)), hash}));
+  }
   return plans;
 }
 
@@ -53,10 +59,19 @@ std::size_t draw_slice_bytes(Dice& dice, const PlannedCall& planned, const Sched
 bool suits(const collectives::Algorithm& algorithm, int ranks) {
   if (algorithm.collective == Collective::send_recv && ranks == 1) return false;
   if (ranks < kManyRanks) return true;
-  // One message between any two ranks would be millions.
+  // One message between any two ranks, or for the block of each, would be millions.
   const std::string_view name = algorithm.name;
+  if (ranks >= kVeryManyRanks && algorithm.grouped && !has_root(algorithm.collective)) return false;
   return name.find("ring") == name.npos && name.find("direct") == name.npos &&
          name.find("pairwise") == name.npos && algorithm.collective != Collective::all_to_all;
+}
+
+// Ranks of a node, which talk directly; the nodes are a ring, which must not be long.
+int draw_group(Dice& dice, int ranks) {
+  if (ranks < kManyRanks) return dice.between(2, 4);
+  int group = 4;
+  while (ranks / group > 4 * group) group *= 2;
+  return group << dice.below(2);
 }
 
 // Another type of the same size.
@@ -72,7 +87,7 @@ Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
   while (true) {
     planned.algorithm = &algorithms[dice.below(algorithms.size())];
     if (!suits(*planned.algorithm, ranks)) continue;
-    planned.group = planned.algorithm->grouped ? dice.between(2, 4) : 1;
+    planned.group = planned.algorithm->grouped ? draw_group(dice, ranks) : 1;
     planned.call.root = dice.between(0, ranks - 1);
     if (planned.algorithm->collective == Collective::send_recv)
       planned.call.root = dice.between(1, ranks - 1);  // how far away
@@ -83,13 +98,35 @@ Schedule draw_schedule(Dice& dice, PlannedCall& planned, int ranks) {
 
 }  // namespace
 
+namespace {
+
+// Sizes of blocks, many of them nothing.
+void draw_counts(Dice& dice, ChaosCall& call) {
+  const auto ranks = at(call.ranks);
+  call.counts.resize(call.collective == Collective::all_to_all ? ranks * ranks : ranks);
+  for (std::size_t& count : call.counts) count = dice.one_in(3) ? 0 : dice.below(call.count + 1);
+  call.count = *std::max_element(call.counts.begin(), call.counts.end());
+}
+
+// As the planner does: of blocks that differ, only what moves blocks as they are.
+bool may_vary(const ScheduleShape& shape) {
+  const bool takes = shape.collective == Collective::all_gather ||
+                     shape.collective == Collective::reduce_scatter ||
+                     shape.collective == Collective::all_to_all;
+  return takes && shape.chunks == 1 && shape.scratch_blocks == 0;
+}
+
+}  // namespace
+
 std::string describe(const PlannedCall& planned) {
   const ChaosCall& c = planned.call;
-  return fmt::format("{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
-                     planned.algorithm->name, to_string(c.collective), c.count, to_string(c.type),
-                     to_string(c.op), c.root, planned.group, planned.settings.channels,
-                     planned.settings.slice_bytes, planned.settings.direct ? "direct" : "staged",
-                     planned.in_place ? ", in place" : "");
+  return fmt::format(
+      "{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
+      planned.algorithm->name, std::string(to_string(c.collective)) + (c.varied() ? "_v" : ""),
+      c.count, to_string(c.type), to_string(c.op), c.root, planned.group, planned.settings.channels,
+      planned.settings.slice_bytes, planned.settings.direct ? "direct" : "staged",
+      std::string(planned.in_place ? ", in place" : "") +
+          (planned.ordered ? ", in the order of ranks" : ""));
 }
 
 PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
@@ -104,12 +141,16 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   call.count = call.collective == Collective::barrier ? 0 : dice.below(dice.one_of(magnitudes));
   if (ranks > kSomeRanks) call.count = std::min<std::size_t>(call.count, 300);
   if (ranks >= kManyRanks) call.count = std::min<std::size_t>(call.count, 20);
-  planned.settings.channels = dice.between(1, room.channels);
+  const bool varies = room.varied && may_vary(schedule.shape) && dice.one_in(3);
+  if (varies) draw_counts(dice, call);
+  planned.settings.channels = varies ? 1 : dice.between(1, room.channels);
   planned.settings.slice_bytes = draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
-  planned.settings.direct = dice.below(2) == 0;
-  planned.in_place = dice.below(2) == 0 && call.collective != Collective::all_to_all &&
+  planned.settings.direct = dice.below(2) == 0 && !varies;
+  planned.ordered = is_reduction(call.collective) && dice.one_in(4);
+  planned.in_place = dice.below(2) == 0 && !varies && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
-  planned.plans = make_plans(*planned.algorithm, planned.group, schedule, planned.settings);
+  planned.plans =
+      make_plans(*planned.algorithm, planned.group, schedule, planned.settings, planned.ordered);
   return planned;
 }
 
@@ -117,7 +158,10 @@ PlannedCall draw_call_after(const std::deque<PlannedCall>& calls, Dice& dice, in
                             const CallRoom& room) {
   if (calls.empty() || !dice.one_in(3)) return draw_call(dice, ranks, room);
   PlannedCall again = calls[calls.size() - 1 - dice.below(std::min<std::size_t>(calls.size(), 2))];
-  if (dice.one_in(2)) again.call.count = dice.below(2 * again.call.count + 1);
+  if (again.call.varied())
+    draw_counts(dice, again.call);
+  else if (dice.one_in(2))
+    again.call.count = dice.below(2 * again.call.count + 1);
   if (dice.one_in(4)) again.call.type = another_type(again.call.type);
   again.call.op = dice.one_of(kAllReduceOps);
   return again;
@@ -188,6 +232,36 @@ runtime::CommunicatorState::Request request_of(const PlannedCall& planned, Rank 
   return request;
 }
 
+namespace {
+
+std::vector<runtime::Block> lay_out(const std::vector<std::size_t>& counts, std::size_t element,
+                                    std::byte* memory) {
+  std::vector<runtime::Block> blocks;
+  for (const std::size_t count : counts) {
+    blocks.push_back({memory, count});
+    memory += count * element;
+  }
+  return blocks;
+}
+
+}  // namespace
+
+runtime::Blocks blocks_of(const ChaosCall& call, Rank rank, std::byte* input, std::byte* output) {
+  const std::size_t element = size_of(call.type);
+  return {lay_out(input_blocks(call, rank), element, input),
+          lay_out(output_blocks(call, rank), element, output)};
+}
+
+void vary(runtime::CommunicatorState::Request& request, const ChaosCall& call,
+          const runtime::Blocks& blocks) {
+  request.blocks = &blocks;
+  request.count = 0;
+  if (call.collective == Collective::all_to_all) return;  // nobody knows all sizes
+  const auto& all = call.collective == Collective::all_gather ? blocks.output : blocks.input;
+  request.count = runtime::total(all);
+  request.counts_hash = runtime::hash_of_counts(all);
+}
+
 // ---- Buffers ----
 
 RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& planned, Rank rank,
@@ -199,7 +273,8 @@ RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& pl
   if (planned.in_place && variant == nullptr && (!only_root || rank == c.root)) {
     in_place_ = true;
     const std::size_t block = at(rank) * c.count * element;
-    std::byte* memory = allocate(dice, std::max(input_count(c), output_count(c)) * element);
+    std::byte* memory =
+        allocate(dice, std::max(input_count(c, rank), output_count(c, rank)) * element);
     const bool gathers =
         c.collective == Collective::all_gather || c.collective == Collective::gather;
     const bool scatters =
@@ -208,12 +283,12 @@ RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& pl
     output_ = memory + (scatters ? block : 0);
     return;
   }
-  std::size_t in = input_count(c) * element;
-  std::size_t out = output_count(c) * element;
+  std::size_t in = input_count(c, rank) * element;
+  std::size_t out = output_count(c, rank) * element;
   if (variant != nullptr) {
     const std::size_t theirs = size_of(variant->call.type);
-    in = std::max(in, input_count(variant->call) * theirs);
-    out = std::max(out, output_count(variant->call) * theirs);
+    in = std::max(in, input_count(variant->call, rank) * theirs);
+    out = std::max(out, output_count(variant->call, rank) * theirs);
   }
   input_ = allocate(dice, in);
   output_ = allocate(dice, out);
@@ -238,37 +313,40 @@ std::byte* RankBuffers::allocate(Dice& dice, std::size_t bytes) {
 }
 
 void RankBuffers::fill(const ChaosCall& c, Rank rank) {
-  for (std::size_t i = 0; i < output_count(c) && !in_place_; ++i)
-    store(c.type, output_, i, kUntouched);
-  for (std::size_t i = 0; i < input_count(c); ++i)
-    store(c.type, input_, i, contribution(c, rank, i));
+  if (!in_place_) write_all(c.type, output_, output_count(c, rank), kUntouched);
+  write_input(c, rank, input_);
 }
 
-void RankBuffers::spoil(const ChaosCall& c) {
-  for (std::size_t i = 0; i < output_count(c); ++i) store(c.type, output_, i, kReused);
-  for (std::size_t i = 0; i < input_count(c); ++i) store(c.type, input_, i, kReused);
+void RankBuffers::spoil(const ChaosCall& c, Rank rank) {
+  write_all(c.type, output_, output_count(c, rank), kReused);
+  write_all(c.type, input_, input_count(c, rank), kReused);
 }
 
-std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank) const {
+std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank,
+                                    ChaosOracle& oracle) const {
   const ChaosCall& c = planned.call;
-  for (std::size_t i = 0; i < output_count(c); ++i) {
-    const std::optional<double> wanted = expected(c, rank, i);
-    if (!wanted && in_place_) continue;
-    const double got = load(c.type, output_, i);
-    // Rounded to the type as a store would.
-    std::byte rounded[8];
-    store(c.type, rounded, 0, wanted.value_or(kUntouched));
-    if (got != load(c.type, rounded, 0))
-      return fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, got,
-                         load(c.type, rounded, 0), describe(planned));
+  const std::size_t bytes = output_count(c, rank) * size_of(c.type);
+  std::vector<std::byte> untouched;
+  const std::vector<std::byte>* wanted = oracle.expected(rank);
+  if (wanted == nullptr) {
+    if (in_place_ || bytes == 0) return {};
+    untouched.resize(bytes);
+    write_all(c.type, untouched.data(), output_count(c, rank), kUntouched);
+    wanted = &untouched;
   }
-  return {};
+  if (bytes == 0 || std::memcmp(wanted->data(), output_, bytes) == 0) return {};
+  std::size_t i = 0;
+  while (load(c.type, output_, i) == load(c.type, wanted->data(), i) &&
+         i + 1 < output_count(c, rank))
+    ++i;
+  return fmt::format("rank {} element {}: {} instead of {} ({})", rank, i, load(c.type, output_, i),
+                     load(c.type, wanted->data(), i), describe(planned));
 }
 
-bool RankBuffers::touched(const ChaosCall& c) const {
+bool RankBuffers::touched(const ChaosCall& c, Rank rank) const {
   std::byte untouched[8];
-  store(c.type, untouched, 0, kUntouched);
-  for (std::size_t i = 0; i < output_count(c); ++i)
+  write_all(c.type, untouched, 1, kUntouched);
+  for (std::size_t i = 0; i < output_count(c, rank); ++i)
     if (load(c.type, output_, i) != load(c.type, untouched, 0)) return true;
   return false;
 }

@@ -26,6 +26,7 @@ struct PlannedCall {
   int group = 1;
   collectives::PlanSettings settings;
   bool in_place = false;
+  bool ordered = false;  // folds in the order of ranks
   Plans plans;
 };
 
@@ -35,6 +36,7 @@ std::string describe(const PlannedCall& planned);
 struct CallRoom {
   int channels = 1;
   std::size_t frame_bytes = 4096;
+  bool varied = true;  // blocks may differ in size
 };
 
 // Any call of `ranks`.
@@ -56,6 +58,12 @@ Plans plain_plans(const char* algorithm, Collective collective, int ranks, std::
 runtime::CommunicatorState::Request request_of(const PlannedCall& planned, Rank rank,
                                                std::byte* input, std::byte* output);
 
+// The blocks of a call where they differ in size; and such a request. Lifetime  of the blocks:
+// until the request is made.
+runtime::Blocks blocks_of(const ChaosCall& call, Rank rank, std::byte* input, std::byte* output);
+void vary(runtime::CommunicatorState::Request& request, const ChaosCall& call,
+          const runtime::Blocks& blocks);
+
 // One rank's buffers for a call, or for two that may differ.
 class RankBuffers {
  public:
@@ -73,11 +81,11 @@ class RankBuffers {
   // stored there too early is lost, as it should be.
   void fill(const ChaosCall& call, Rank rank);
   // After it the memory is the rank's own again: what it then does must harm nobody.
-  void spoil(const ChaosCall& call);
+  void spoil(const ChaosCall& call, Rank rank);
   // What is wrong of the results; empty when all is right.
-  std::string find_wrong(const PlannedCall& planned, Rank rank) const;
+  std::string find_wrong(const PlannedCall& planned, Rank rank, ChaosOracle& oracle) const;
   // Whether anything was written to the output since fill().
-  bool touched(const ChaosCall& call) const;
+  bool touched(const ChaosCall& call, Rank rank) const;
 
  private:
   std::byte* allocate(Dice& dice, std::size_t bytes);

@@ -86,7 +86,7 @@ Tally run_many(const ChaosOptions& options) {
   auto work = [&] {
     for (std::uint64_t i = next++; i < options.seeds; i = next++) {
       const std::uint64_t seed = options.first_seed + i;
-      const ChaosVerdict verdict = run_chaos_world(seed, options.limits, false);
+      const ChaosVerdict verdict = run_chaos_world(seed, options.limits);
       std::lock_guard lock(mutex);
       count(tally, seed, verdict);
       if (tally.worlds % 100 == 0 || tally.worlds == options.seeds)
@@ -133,8 +133,9 @@ int report(const Tally& tally, double seconds, const ChaosOptions& options) {
 }
 
 int run_one(const ChaosOptions& options) {
-  const ChaosVerdict verdict = run_chaos_world(options.seed, options.limits, options.trace);
-  for (const std::string& line : verdict.story) fmt::print("{}\n", line);
+  const ChaosListener listener = {[](const std::string& line) { fmt::print("{}\n", line); },
+                                  options.trace};
+  const ChaosVerdict verdict = run_chaos_world(options.seed, options.limits, listener);
   fmt::print("{} calls, {} events, event hash {:016x}: {}\n", verdict.calls, verdict.events,
              verdict.event_hash, verdict.outcome == Outcome::right ? "right" : verdict.trouble);
   return verdict.outcome == Outcome::right ? 0 : 1;
@@ -193,7 +194,7 @@ void add_chaos_command(CLI::App& app, int& exit_code) {
               throw CLI::ValidationError("--ranks", "'" + text + "' is no range such as 2..16");
           },
           "Ranks of a world")
-      ->default_str("2..16");
+      ->default_str("2..32");
   command->footer("A world follows from its seed alone: --seed S replays it event by event.");
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -1,4 +1,4 @@
-// chaos_oracle.hpp: what a collective must give, told element by element and without schedules.
+// chaos_oracle.hpp: what a collective must give, told without schedules.
 //
 // Contributions are small whole numbers, so that every element type holds every partial result
 // exactly and results can be compared bit for bit whatever the order of the operations.
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "tutti/types.hpp"
 
@@ -18,19 +19,48 @@ struct ChaosCall {
   std::size_t count = 0;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
+  // Where blocks differ in size: of every rank; of an all_to_all from every rank to every other,
+  // row by row. Then `count` is the largest.
+  std::vector<std::size_t> counts;
+
+  bool varied() const { return !counts.empty(); }
+  // Elements of a block: of `rank`, or that `from` sends to it.
+  std::size_t block(Rank rank, Rank from = 0) const;
 };
 
-std::size_t input_count(const ChaosCall& call);
-std::size_t output_count(const ChaosCall& call);
+std::size_t input_count(const ChaosCall& call, Rank rank);
+std::size_t output_count(const ChaosCall& call, Rank rank);
 
-// Element `i` of the input of `rank`.
-double contribution(const ChaosCall& call, Rank rank, std::size_t i);
+// The blocks that a rank's buffers consist of, one after the other.
+std::vector<std::size_t> input_blocks(const ChaosCall& call, Rank rank);
+std::vector<std::size_t> output_blocks(const ChaosCall& call, Rank rank);
 
-// Element `i` of the output of `rank`; nothing where the collective leaves it alone.
-std::optional<double> expected(const ChaosCall& call, Rank rank, std::size_t i);
+// Elements of the input of `rank`: from `begin` on, as many as `values` has.
+void contribute(const ChaosCall& call, Rank rank, std::size_t begin, std::vector<double>& values);
 
-// Element `i` of an array of `type`, written (rounded once) and read.
-void store(DataType type, std::byte* array, std::size_t i, double value);
+// The whole input of a rank.
+void write_input(const ChaosCall& call, Rank rank, std::byte* input);
+
+// `count` elements of one value, rounded once to the type; and one, read.
+void write_all(DataType type, std::byte* array, std::size_t count, double value);
 double load(DataType type, const std::byte* array, std::size_t i);
+
+// What the outputs of one call must be. Keeps what is the same for all ranks.
+class ChaosOracle {
+ public:
+  explicit ChaosOracle(const ChaosCall& call) : call_(call) {}
+
+  // The output of `rank`, as bytes; nothing where the collective leaves it alone. Until the next.
+  const std::vector<std::byte>* expected(Rank rank);
+
+ private:
+  void add(Rank from, std::size_t begin, std::size_t count);
+  void reduce(std::size_t begin, std::size_t count);
+
+  ChaosCall call_;
+  std::vector<double> reduced_;  // of a reduction: all elements, once they were asked for
+  std::vector<double> values_;
+  std::vector<std::byte> bytes_;
+};
 
 }  // namespace tutti::cli

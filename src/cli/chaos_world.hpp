@@ -10,14 +10,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace tutti::cli {
 
 struct ChaosLimits {
   int ranks_min = 2;
-  int ranks_max = 16;
+  int ranks_max = 32;
   int calls_max = 4;
   bool faults = false;
   bool mismatches = false;
@@ -40,11 +40,18 @@ struct ChaosVerdict {
   int shrinks = 0;       // communicators that survivors went on with
   std::uint64_t events = 0;
   std::uint64_t event_hash = 0;
-  std::vector<std::string> story;  // the world, its calls and (when asked for) its events
 };
 
-// Runs the world of `seed`. `tell_events`: every delivery becomes a line of the story.
+// Hears what happens in a world, line by line: its calls, what befalls its ranks and, if wanted,
+// every event.
+struct ChaosListener {
+  std::function<void(const std::string&)> line;
+  bool events = false;
+};
+
+// Runs the world of `seed`.
 // Cost  a fraction of a millisecond to a few milliseconds. Threading  any thread.
-ChaosVerdict run_chaos_world(std::uint64_t seed, const ChaosLimits& limits, bool tell_events);
+ChaosVerdict run_chaos_world(std::uint64_t seed, const ChaosLimits& limits,
+                             const ChaosListener& listener = {});
 
 }  // namespace tutti::cli

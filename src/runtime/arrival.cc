@@ -10,7 +10,7 @@
 namespace tutti::runtime {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x54415231;  // "TAR1"
+constexpr std::uint16_t kMagic = 0x5441;  // "TA"
 
 // Kinds of calls. Blocks that differ in size never travel direct.
 enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
@@ -66,6 +66,18 @@ std::string to_string(const Signature& s) {
   return text + fmt::format(", plan {:016x}", s.plan_hash);
 }
 
+std::string disagreement(Rank rank, const Signature& signature, Rank other,
+                         const Signature& theirs) {
+  Signature same = theirs;
+  same.history = signature.history;
+  if (same == signature && theirs.history != signature.history)
+    return fmt::format(
+        "ranks made different calls before {}: up to it, rank {} made others than {}",
+        to_string(signature), rank, other);
+  return fmt::format("ranks made different calls: rank {} called {}, rank {} called {}", rank,
+                     to_string(signature), other, to_string(theirs));
+}
+
 void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> out) {
   Writer writer(out);
   writer.put(kMagic);
@@ -77,7 +89,10 @@ void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> ou
                           : static_cast<std::uint8_t>(kPlainOps + special - 1));
   writer.put(static_cast<std::uint8_t>(s.direct ? kDirect : s.varied ? kVaried : kPlain));
   writer.put(s.root);
-  writer.put(s.count);
+  TUTTI_ASSERT(s.count <= kCountMax, "a count that memory can hold");
+  writer.put(static_cast<std::uint32_t>(s.count));
+  writer.put(static_cast<std::uint16_t>(s.count >> 32));
+  writer.put(s.history);
   writer.put(s.plan_hash);
 }
 
@@ -93,12 +108,11 @@ void encode(const Arrival& arrival, std::span<std::byte> out) {
   }
 }
 
-std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
-  if (bytes.size() < kArrivalBytes) return std::nullopt;
-  Reader reader(bytes);
-  if (reader.take<std::uint32_t>() != kMagic) return std::nullopt;
-  Arrival arrival;
-  Signature& s = arrival.signature;
+namespace {
+
+std::optional<Signature> take_signature(Reader& reader) {
+  if (reader.take<std::uint16_t>() != kMagic) return std::nullopt;
+  Signature s;
   s.sequence = reader.take<std::uint32_t>();
   const auto collective = reader.take<std::uint8_t>();
   const auto type = reader.take<std::uint8_t>();
@@ -116,9 +130,28 @@ std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   s.direct = kind == kDirect;
   s.varied = kind == kVaried;
   s.root = reader.take<std::int32_t>();
-  s.count = reader.take<std::uint64_t>();
+  s.count = reader.take<std::uint32_t>();
+  s.count |= static_cast<std::uint64_t>(reader.take<std::uint16_t>()) << 32;
+  s.history = reader.take<std::uint32_t>();
   s.plan_hash = reader.take<std::uint64_t>();
-  if (!s.direct) return arrival;
+  return s;
+}
+
+}  // namespace
+
+std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
+  if (bytes.size() < kArrivalBytes) return std::nullopt;
+  Reader reader(bytes);
+  return take_signature(reader);
+}
+
+std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
+  if (bytes.size() < kArrivalBytes) return std::nullopt;
+  Reader reader(bytes);
+  const auto signature = take_signature(reader);
+  if (!signature) return std::nullopt;
+  Arrival arrival{*signature, {}};
+  if (!signature->direct) return arrival;
   if (bytes.size() < kDirectArrivalBytes) return std::nullopt;
   for (MemoryReference& reference : arrival.memory) {
     reference.region = reader.take<std::uint32_t>();

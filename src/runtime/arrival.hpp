@@ -30,9 +30,29 @@ struct Signature {
   std::uint64_t plan_hash = 0;
   SpecialKind special = SpecialKind::none;  // what is summed is more than `op` says
   bool varied = false;  // blocks differ in size: `count` is all of them, where all ranks know it
+  // Stands for all collective calls before this one. A call in which a rank only sends is over
+  // before a peer that makes another one can be heard of; so the next one tells.
+  std::uint32_t history = 0;
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
+
+// The history of the call that follows one.
+inline std::uint32_t history_after(const Signature& s) {
+  const std::uint64_t small =
+      static_cast<std::uint64_t>(s.collective) | static_cast<std::uint64_t>(s.type) << 8 |
+      static_cast<std::uint64_t>(s.op) << 16 | static_cast<std::uint64_t>(s.special) << 24 |
+      static_cast<std::uint64_t>(s.direct) << 32 | static_cast<std::uint64_t>(s.varied) << 33 |
+      static_cast<std::uint64_t>(static_cast<std::uint32_t>(s.root)) << 34;
+  std::uint64_t mixed = (s.plan_hash + s.history) * 0x9e3779b97f4a7c15U;
+  mixed = ((mixed ^ mixed >> 32) + s.count) * 0xbf58476d1ce4e5b9U;
+  mixed = ((mixed ^ mixed >> 29) + small) * 0x94d049bb133111ebU;
+  return static_cast<std::uint32_t>(mixed >> 32);
+}
+
+// "ranks made different calls: rank 0 called ..., rank 1 called ...", or that they did before.
+std::string disagreement(Rank rank, const Signature& signature, Rank other,
+                         const Signature& theirs);
 
 // "all_reduce #7: 1024 x float, sum, root 0, plan 1a2b3c4d5e6f7081"
 std::string to_string(const Signature& signature);
@@ -44,6 +64,7 @@ struct Arrival {
 };
 
 inline constexpr std::size_t kArrivalBytes = 32;
+inline constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 48) - 1;  // that a record can tell
 inline constexpr std::size_t kDirectArrivalBytes = kArrivalBytes + 3 * 12;
 
 inline std::size_t encoded_bytes(const Signature& signature) {
@@ -55,6 +76,10 @@ void encode_signature(const Signature& signature, std::span<std::byte, kArrivalB
 
 // Requires  out.size() >= encoded_bytes(arrival.signature).
 void encode(const Arrival& arrival, std::span<std::byte> out);
+
+// The part that all ranks share, also of a record without the memory references that belong to it.
+// Nothing when the bytes are none.
+std::optional<Signature> decode_signature(std::span<const std::byte> bytes);
 
 // Nothing when the bytes are no arrival record.
 std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes);

@@ -76,6 +76,7 @@ MemoryUse CommunicatorState::memory_use() {
 }
 
 void CommunicatorState::note_memory() {
+  if (!flight_.on()) return;  // nobody reads it
   std::lock_guard lock(mutex_);
   const MemoryUse use = memory_use_locked();
   flight_.memory(use.transport_bytes, use.scratch_bytes, use.plan_bytes, waiting_.size());

@@ -85,11 +85,13 @@ Status CommunicatorState::check_process() const {
 Status CommunicatorState::check(const Request& r) const {
   TUTTI_TRY(check_process());
   if (r.special != nullptr) TUTTI_TRY(check_special(r));
-  if (r.blocks != nullptr) return Status();  // checked when they were laid out
   const auto name = to_string(r.collective);
   auto bad = [&](const std::string& text) {
     return Status(StatusCode::invalid_argument, fmt::format("rank {}: {}: {}", rank(), name, text));
   };
+  if (r.count > kCountMax)
+    return bad(fmt::format("count {} is more than memory can hold", r.count));
+  if (r.blocks != nullptr) return Status();  // checked when they were laid out
   if (has_root(r.collective) && (r.root < 0 || r.root >= size()))
     return bad(fmt::format("root {} is not one of the {} ranks", r.root, size()));
   for (Rank peer : {r.to, r.from})
@@ -232,6 +234,10 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   work.call_.output = static_cast<std::byte*>(request.output);
   if (request.special != nullptr) [[unlikely]]
     prepare_special(*request.special, work);
+  if (s.sequence != 0) {
+    s.history = history_;
+    history_ = history_after(s);
+  }
   return Status();
 }
 
@@ -415,7 +421,7 @@ void CommunicatorState::hear() {
   else
     executor_->find_strays();
   membership_->advance();
-  if (const auto asked = membership_->take_inquiry())
+  while (const auto asked = membership_->take_inquiry())
     executor_->answer_inquiry(asked->first, asked->second);
 }
 

@@ -224,6 +224,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::atomic<bool> aborted_{false};
   std::atomic<bool> told_{false};  // the others, that this communicator has failed
   std::uint32_t sequence_ = 0;
+  std::uint32_t history_ = 0;  // of the next call
   std::uint32_t splits_ = 0;
 
   // The plan of the latest call of each collective: a loop calls the same shape again and again.

@@ -293,16 +293,13 @@ void Executor::find_strays() {
 }
 
 void Executor::answer_inquiry(Rank from, std::span<const std::byte> record) {
-  const auto theirs = decode_arrival(record);
-  if (!status_.ok() || !theirs || theirs->signature.sequence == 0) return;
-  const auto& mine = records_[theirs->signature.sequence % kRecordsKept];
-  const auto known = decode_arrival(mine);
-  if (!known || known->signature.sequence != theirs->signature.sequence) return;
+  const auto theirs = decode_signature(record);
+  if (!status_.ok() || !theirs || theirs->sequence == 0) return;
+  const auto& mine = records_[theirs->sequence % kRecordsKept];
+  const auto known = decode_signature(mine);
+  if (!known || known->sequence != theirs->sequence) return;
   if (std::equal(mine.begin(), mine.end(), record.begin())) return;
-  fail(Status(StatusCode::mismatch,
-              fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
-                          transport_.rank(), to_string(known->signature), from,
-                          to_string(theirs->signature))));
+  fail(Status(StatusCode::mismatch, disagreement(transport_.rank(), *known, from, *theirs)));
 }
 
 bool Executor::is_stray(Rank from, const Frame& frame) const {
@@ -413,12 +410,9 @@ bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> recor
 
 bool Executor::reject_arrival(std::size_t peer, const Arrival& arrival) {
   send_arrival(peer);  // so that the peer learns it too, and does not wait for us
-  fail(
-      Status(StatusCode::mismatch,
-             fmt::format("ranks made different calls: rank {} called {}, rank {} called {}{}",
-                         transport_.rank(), to_string(call_.signature), rank_of(peer),
-                         to_string(arrival.signature),
-                         call_.custom == nullptr ? "" : "; ours is '" + call_.custom->name + "'")));
+  fail(Status(StatusCode::mismatch,
+              disagreement(transport_.rank(), call_.signature, rank_of(peer), arrival.signature) +
+                  (call_.custom == nullptr ? "" : "; ours is '" + call_.custom->name + "'")));
   return false;
 }
 

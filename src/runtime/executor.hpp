@@ -152,6 +152,7 @@ class Executor {
     Phase& phase;              // of this step
     std::size_t elements = 0;  // of each of its messages, once measured
     std::size_t bytes = 0;
+    bool reads_peers = false;  // a source is a peer's memory
   };
 
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
@@ -204,6 +205,7 @@ class Executor {
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
+  bool read_too_late(const Attempt& attempt);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 

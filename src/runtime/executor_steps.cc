@@ -1,5 +1,6 @@
 // What one step does: the six points of collectives/lowered.hpp, in their order.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -92,6 +93,8 @@ bool Executor::try_step(Attempt& attempt) {
     measure(attempt);
     if (!sources_ready(attempt) || !destinations_ready(attempt)) return moved;
     run(attempt);
+    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]
+      return moved;
     finish_messages(attempt);
     attempt.phase = attempt.step.may_offer ? Phase::offered : Phase::complete;
     moved = true;
@@ -181,6 +184,7 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
   }
   if (!is_next_to_receive(attempt, source)) return false;
   if (source.way == Way::pull) {
+    attempt.reads_peers = true;
     place = {peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)], source.chunk};
     return endpoint.signalled(Signal::offered) > number_received(attempt, source);
   }
@@ -305,6 +309,17 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
                    destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
                    stores, program_->lowered().ordered});
+}
+
+// A peer that has failed may have reused the memory before we read it. Nobody must be told that
+// what was made of it is there: who takes it might be through with the call before it hears of us.
+bool Executor::read_too_late(const Attempt& attempt) {
+  std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
+  for (const CallOperand& source : program_->sources(attempt.step))
+    if (source.is_message && source.way == Way::pull &&
+        stream(0, source.stream).endpoint->signalled(Signal::failed) != 0)
+      return hear_of_failures();
+  return false;
 }
 
 // Point 5.

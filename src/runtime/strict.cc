@@ -11,20 +11,15 @@ namespace {
 // Marks the sequence numbers of these calls, so that none is taken for a user's all_gather.
 constexpr std::uint32_t kCheckSequence = 1U << 31;
 
-std::string told(std::span<const std::byte> record) {
-  const auto arrival = decode_arrival(record);
-  return arrival ? to_string(arrival->signature) : "something that makes no sense";
-}
-
 }  // namespace
 
 StrictCheck::StrictCheck(Rank rank, int size)
     : rank_(rank), size_(size), all_(static_cast<std::size_t>(size) * kArrivalBytes) {}
 
 Call StrictCheck::begin(const Signature& mine, const collectives::Plan& plan) {
-  Signature shown = mine;
-  shown.direct = false;  // records with memory references are longer; plan_hash tells this, too
-  encode_signature(shown, mine_);
+  shown_ = mine;
+  shown_.direct = false;  // records with memory references are longer; plan_hash tells this, too
+  encode_signature(shown_, mine_);
   Call call;
   call.signature.sequence = kCheckSequence | ++sequence_;
   call.signature.collective = Collective::all_gather;
@@ -41,9 +36,10 @@ Status StrictCheck::verdict() const {
   for (Rank other = 0; other < size_; ++other) {
     const auto theirs = record(other);
     if (std::equal(theirs.begin(), theirs.end(), mine_.begin())) continue;
+    const auto called = decode_arrival(theirs);
     return Status(StatusCode::mismatch,
-                  fmt::format("ranks made different calls: rank {} called {}, rank {} called {}",
-                              rank_, told(mine_), other, told(theirs)));
+                  called ? disagreement(rank_, shown_, other, called->signature)
+                         : fmt::format("rank {} called something that makes no sense", other));
   }
   return Status();
 }

@@ -37,6 +37,7 @@ class StrictCheck {
   Rank rank_;
   int size_;
   std::uint32_t sequence_ = 0;
+  Signature shown_;  // of the call to be made, and
   std::array<std::byte, kArrivalBytes> mine_{};
   std::vector<std::byte> all_;
 };

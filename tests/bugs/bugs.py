@@ -33,6 +33,7 @@ AGREEMENT = "src/runtime/membership/agreement.cc"
 MAILBOX = "src/runtime/membership/mailbox.cc"
 MEMBERSHIP = "src/runtime/membership/membership.cc"
 STATE = "src/runtime/communicator_state.cc"
+AFTER_FAILURE = "src/runtime/communicator_membership.cc"
 RECOVERY = "src/runtime/communicator_membership.cc"
 CHECKED = "src/transport/checked/endpoint.cc"
 
@@ -104,6 +105,9 @@ BUGS = [
     Bug("direct-call-looks-away", "a direct call is right although a peer took its memory back",
         FAULTS, EXECUTOR, "    if (call_.signature.direct && hear_of_failures()) return true;\n",
         ""),
+    Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
+        "    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]\n      return moved;\n",
+        ""),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,
         "if (p.memory[b] == nullptr) {", "if (p.memory[b] == nullptr && bytes == 0) {"),
     Bug("import-blames-mapping", "a peer that failed is told as memory that cannot be mapped",
@@ -117,12 +121,13 @@ BUGS = [
         "static_cast<std::int64_t>(notice.culprit) + 1);",
         "static_cast<std::int64_t>(notice.culprit));"),
     Bug("failure-not-spread", "a failed call is told to the peers of that call only", FAULTS, STATE,
-        "    executor_->withdraw_memory();\n    membership_->spread(executor_->status());\n",
+        "    executor_->withdraw_memory();\n    tell_all();\n",
         "    executor_->withdraw_memory();\n"),
     Bug("hear-not-called", "a call that waits does not look for news", FAULTS, STATE,
         "      idle_rounds_ = 0;\n      hear();\n", "      idle_rounds_ = 0;\n"),
     Bug("membership-stands-still", "a rank in no call does not answer those that agree", FAULTS,
-        STATE, "  static_cast<void>(transport_->poll());\n  return membership_->advance();\n",
+        AFTER_FAILURE,
+        "  static_cast<void>(transport_->poll());\n  return membership_->advance();\n",
         "  static_cast<void>(transport_->poll());\n  return false;\n"),
     Bug("news-not-announced", "neighbours are called, and not told why", FAULTS, MEMBERSHIP,
         "  mailbox_.announce(Signal::failed, encode(Notice::of(failure)));\n", ""),
@@ -162,14 +167,24 @@ BUGS = [
         AGREEMENT, "    if (!is_lost(rank)) answer_late(rank, instance_);\n",
         "    if (is_lost(rank)) answer_late(rank, instance_);\n"),
     # ---- Mismatches ----
-    Bug("count-not-encoded", "arrival records do not tell the count", MISMATCHES, ARRIVAL,
-        "  writer.put(s.count);\n", "  writer.put(std::uint64_t{0});\n"),
-    Bug("type-not-encoded", "arrival records do not tell the type", MISMATCHES, ARRIVAL,
+    Bug("count-not-encoded", "arrival records do not tell the count", STRICT, ARRIVAL,
+        "  writer.put(static_cast<std::uint32_t>(s.count));\n",
+        "  writer.put(std::uint32_t{0});\n"),
+    Bug("type-not-encoded", "arrival records do not tell the type", STRICT, ARRIVAL,
         "  writer.put(static_cast<std::uint8_t>(s.type));\n", "  writer.put(std::uint8_t{0});\n"),
-    Bug("op-not-encoded", "arrival records do not tell the operation", MISMATCHES, ARRIVAL,
+    Bug("op-not-encoded", "arrival records do not tell the operation", STRICT, ARRIVAL,
         "special == 0 ? static_cast<std::uint8_t>(s.op)", "special == 0 ? std::uint8_t{0}"),
-    Bug("root-not-encoded", "arrival records do not tell the root", MISMATCHES, ARRIVAL,
+    Bug("root-not-encoded", "arrival records do not tell the root", STRICT, ARRIVAL,
         "  writer.put(s.root);\n", "  writer.put(std::int32_t{0});\n"),
+    Bug("history-forgotten", "calls do not tell of those before them", MISMATCHES, STATE,
+        "    history_ = history_after(s);\n", ""),
+    Bug("last-inquiry-only", "of several that ask for a call only one is answered", MISMATCHES,
+        MEMBERSHIP, "    inquiries_[from].assign(",
+        "    inquiries_.clear();\n    inquiries_[from].assign("),
+    Bug("direct-inquiry-unread", "who asks in a direct call is not answered", MISMATCHES, ARRIVAL,
+        "  Reader reader(bytes);\n  return take_signature(reader);\n",
+        "  const auto arrival = decode_arrival(bytes);\n"
+        "  if (!arrival) return std::nullopt;\n  return arrival->signature;\n"),
     Bug("strays-not-found", "does not look for calls that it takes no part in", MISMATCHES, STATE,
         "  else\n    executor_->find_strays();\n", ""),
     Bug("inquiry-not-answered", "does not compare the call of one that waits for it", MISMATCHES,

@@ -45,7 +45,9 @@ void Membership::inquire(Rank whom, std::span<const std::byte> record) {
 }
 
 std::optional<std::pair<Rank, std::vector<std::byte>>> Membership::take_inquiry() {
-  return std::exchange(inquiry_, std::nullopt);
+  if (inquiries_.empty()) return std::nullopt;
+  auto first = inquiries_.extract(inquiries_.begin());
+  return std::pair(first.key(), std::move(first.mapped()));
 }
 
 bool Membership::advance() {
@@ -59,7 +61,7 @@ bool Membership::advance() {
       continue;
     }
     const auto* record = reinterpret_cast<const std::byte*>(bytes.data());
-    inquiry_.emplace(from, std::vector<std::byte>(record + 1, record + bytes.size()));
+    inquiries_[from].assign(record + 1, record + bytes.size());
   }
   for (const Rank rank : mailbox_.take_lost()) agreement_.lost(rank);
   for (Agreement::Message& message : agreement_.take_outgoing()) {

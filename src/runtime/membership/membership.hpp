@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,7 +36,8 @@ class Membership {
   // What a peer told in the same way, as it is to be reported here.
   std::optional<Status> hear();
 
-  // A question to a rank that is waited for: whether it makes the same call. The last one asked.
+  // A question to a rank that is waited for: whether it makes the same call. Of every rank that
+  // asked, its latest.
   void inquire(Rank whom, std::span<const std::byte> record);
   std::optional<std::pair<Rank, std::vector<std::byte>>> take_inquiry();
 
@@ -59,7 +61,7 @@ class Membership {
   Transport& transport_;
   Mailbox mailbox_;
   Agreement agreement_;
-  std::optional<std::pair<Rank, std::vector<std::byte>>> inquiry_;
+  std::map<Rank, std::vector<std::byte>> inquiries_;
   bool spread_ = false;
 };
 

@@ -37,6 +37,7 @@ class SimEndpoint final : public Endpoint {
     TUTTI_ASSERT(bytes <= world_.options().frame_bytes_max,
                  "a frame may be frame_bytes_max() long at most");
     if (!alive() || !can_send() || out_.occupied >= out_.capacity) return {};
+    if (staged_.storage.empty()) staged_.storage = world_.take_storage();
     staged_.storage.assign(std::max<std::size_t>(bytes, 1), static_cast<std::byte>(kGarbage));
     staged_.bytes = bytes;
     return {staged_.storage.data(), bytes};
@@ -64,6 +65,7 @@ class SimEndpoint final : public Endpoint {
   void release() override {
     if (!alive()) return;
     TUTTI_ASSERT(!in_.delivered.empty(), "release() without a frame");
+    world_.give_storage(std::move(in_.delivered.front().storage));
     in_.delivered.pop_front();
     world_.schedule(SimEventKind::room, in_, world_.now_ns() + world_.delay_ns());
   }
@@ -79,7 +81,7 @@ class SimEndpoint final : public Endpoint {
       std::uint64_t& seen = out_.signals[static_cast<std::size_t>(which)];
       seen = std::max(seen, value);
       world_.note_call(out_);
-      world_.state(group_, peer_).news = true;
+      world_.tell_news(group_, peer_);
     }
     world_.schedule(SimEventKind::signal, out_, world_.now_ns() + world_.delay_ns(), details);
   }
@@ -219,11 +221,7 @@ class SimTransport final : public Transport {
 
   bool flushed() const override { return true; }
   std::size_t memory_bytes() const override {
-    std::size_t frames = 0;
-    for (const auto& [index, link] : world_.links_)
-      if (link.group == group_ && link.from == rank_)
-        frames += static_cast<std::size_t>(link.capacity);
-    return frames * frame_bytes_max();
+    return world_.state(group_, rank_).queued_max * frame_bytes_max();
   }
 
  private:

@@ -6,15 +6,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/assert.hpp"
+#include "base/crc32c.hpp"
 
 namespace tutti::transport {
 namespace {
 
 constexpr std::uint64_t kHashStart = 0xcbf29ce484222325;
 constexpr std::uint64_t kHashPrime = 0x100000001b3;
+constexpr int kReleased = 0x5a;
+constexpr std::size_t kSpareMax = 256;  // storages kept
 
 // SplitMix64: small, and the same everywhere.
 std::uint64_t next_random(std::uint64_t& state) {
@@ -110,8 +112,34 @@ SimWorld::Link& SimWorld::link(int group, Rank from, Rank to, int channel) {
     // A queue of one frame is no legal queue: see collectives/lowered.hpp.
     found.capacity = 2 + static_cast<int>(next_random(seed) % static_cast<std::uint64_t>(
                                                                   options_.queue_frames_max - 1));
+    state(group, from).queued_max += static_cast<std::size_t>(found.capacity);
   }
   return found;
+}
+
+void SimWorld::tell_news(int in, Rank rank) {
+  state(in, rank).news = true;
+  const Rank who = in_world(in, rank);
+  if (!std::exchange(fates_[static_cast<std::size_t>(who)].woken, true)) woken_.push_back(who);
+}
+
+void SimWorld::take_woken(std::vector<Rank>& ranks) {
+  for (const Rank rank : woken_) fates_[static_cast<std::size_t>(rank)].woken = false;
+  ranks.insert(ranks.end(), woken_.begin(), woken_.end());
+  woken_.clear();
+}
+
+std::vector<std::byte> SimWorld::take_storage() {
+  if (spare_.empty()) return {};
+  std::vector<std::byte> storage = std::move(spare_.back());
+  spare_.pop_back();
+  return storage;
+}
+
+void SimWorld::give_storage(std::vector<std::byte> storage) {
+  // Whoever still looks at what it has released is to see it.
+  std::fill(storage.begin(), storage.end(), static_cast<std::byte>(kReleased));
+  if (spare_.size() < kSpareMax && storage.capacity() > 0) spare_.push_back(std::move(storage));
 }
 
 void SimWorld::touch(int in, Rank observer, Rank peer) {
@@ -131,7 +159,9 @@ void SimWorld::send(Link& on, SimFrame frame) {
   on.occupied += 1;
   on.travelling += 1;
   on.last_delivery_ns = std::max(on.last_delivery_ns + 1, now_ns_ + delay_ns());
-  if (options_.damage_per_mille > 0 && on.channel < options_.damage_channels && damage(frame)) {
+  const bool may_suffer = options_.damage_per_mille > 0 && damaged_ < options_.damaged_max &&
+                          on.channel < options_.damage_channels;
+  if (may_suffer && damage(frame)) {
     // It comes twice.
     on.occupied += 1;
     on.travelling += 1;
@@ -168,7 +198,7 @@ bool SimWorld::damage(SimFrame& frame) {
   }
 }
 
-void SimWorld::schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns, SimEvent details,
+void SimWorld::schedule(SimEventKind kind, Link& on, std::uint64_t time_ns, SimEvent details,
                         SimFrame frame) {
   details.kind = kind;
   details.time_ns = time_ns;
@@ -176,8 +206,15 @@ void SimWorld::schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns
   details.from = on.from;
   details.to = on.to;
   details.channel = on.channel;
-  pending_.push_back({details, sequence_++, std::move(frame)});
-  std::push_heap(pending_.begin(), pending_.end(), later);
+  if (free_pending_.empty()) {
+    free_pending_.push_back(static_cast<std::uint32_t>(pending_.size()));
+    pending_.emplace_back();
+  }
+  const std::uint32_t place = free_pending_.back();
+  free_pending_.pop_back();
+  pending_[place] = {details, &on, std::move(frame)};
+  due_.push_back({time_ns, sequence_++, place});
+  std::push_heap(due_.begin(), due_.end(), later);
 }
 
 void SimWorld::schedule_lost(int in, Rank dead, Rank observer) {
@@ -185,16 +222,18 @@ void SimWorld::schedule_lost(int in, Rank dead, Rank observer) {
   schedule(SimEventKind::lost, link(in, dead, observer, 0), now_ns_ + delay_ns());
 }
 
-bool SimWorld::later(const Pending& a, const Pending& b) {
-  if (a.event.time_ns != b.event.time_ns) return a.event.time_ns > b.event.time_ns;
+bool SimWorld::later(const Due& a, const Due& b) {
+  if (a.time_ns != b.time_ns) return a.time_ns > b.time_ns;
   return a.sequence > b.sequence;
 }
 
 bool SimWorld::step() {
-  if (pending_.empty()) return false;
-  std::pop_heap(pending_.begin(), pending_.end(), later);
-  Pending next = std::move(pending_.back());
-  pending_.pop_back();
+  if (due_.empty()) return false;
+  std::pop_heap(due_.begin(), due_.end(), later);
+  const std::uint32_t place = due_.back().pending;
+  due_.pop_back();
+  Pending next = std::move(pending_[place]);
+  free_pending_.push_back(place);
   now_ns_ = next.event.time_ns;
   event_count_ += 1;
   deliver(next);
@@ -215,42 +254,36 @@ void SimWorld::deliver(Pending& pending) {
   mix((static_cast<std::uint64_t>(event.kind) << 56) ^
       (static_cast<std::uint64_t>(event.channel) << 40) ^
       (static_cast<std::uint64_t>(event.from) << 20) ^ static_cast<std::uint64_t>(event.to));
-  Link& on = link(event.group, event.from, event.to, event.channel);
-  const auto state = [&](Rank rank) -> RankState& { return this->state(event.group, rank); };
+  Link& on = *pending.link;
   switch (event.kind) {
     case SimEventKind::connected:
       on.connected = true;
-      state(event.from).news = true;
+      tell_news(event.group, event.from);
       break;
     case SimEventKind::room:
       on.occupied -= 1;
-      state(event.from).news = true;
+      tell_news(event.group, event.from);
       break;
     case SimEventKind::frame:
       mix((static_cast<std::uint64_t>(event.tag) << 32) ^ event.bytes);
-      for (std::size_t at = 0; at < pending.frame.storage.size(); at += sizeof(std::uint64_t)) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, pending.frame.storage.data() + at,
-                    std::min(sizeof(word), pending.frame.storage.size() - at));
-        mix(word);
-      }
+      mix(base::crc32c(pending.frame.storage));
       on.travelling -= 1;
       on.delivered.push_back(std::move(pending.frame));
       note_call(on);
-      state(event.to).news = true;
+      tell_news(event.group, event.to);
       break;
     case SimEventKind::signal: {
       mix(event.value);
       std::uint64_t& seen = on.signals[static_cast<std::size_t>(event.signal)];
       seen = std::max(seen, event.value);
       note_call(on);
-      state(event.to).news = true;
+      tell_news(event.group, event.to);
       break;
     }
     case SimEventKind::lost: {
-      RankState& observer = state(event.to);
+      RankState& observer = state(event.group, event.to);
       observer.lost[static_cast<std::size_t>(event.from)] = true;
-      observer.news = true;
+      tell_news(event.group, event.to);
       if (observer.status.ok())
         observer.status =
             Status(StatusCode::peer_lost, fmt::format("rank {} hung up", event.from), event.from);
@@ -268,14 +301,17 @@ void SimWorld::kill(Rank rank, bool silently) {
   Fate& fate = fates_[static_cast<std::size_t>(rank)];
   if (fate.killed) return;
   fate = Fate{true, silently};
-  const auto of_the_dead = [&](const Pending& each) {
-    return in_world(each.event.group, each.event.from) == rank &&
-           (each.event.kind == SimEventKind::frame || each.event.kind == SimEventKind::signal);
+  const auto of_the_dead = [&](const Due& due) {
+    const SimEvent& event = pending_[due.pending].event;
+    const bool gone = in_world(event.group, event.from) == rank &&
+                      (event.kind == SimEventKind::frame || event.kind == SimEventKind::signal);
+    if (gone) free_pending_.push_back(due.pending);
+    return gone;
   };
   for (auto& [index, each] : links_)
     if (in_world(each.group, each.from) == rank) each.travelling = 0;
-  pending_.erase(std::remove_if(pending_.begin(), pending_.end(), of_the_dead), pending_.end());
-  std::make_heap(pending_.begin(), pending_.end(), later);
+  due_.erase(std::remove_if(due_.begin(), due_.end(), of_the_dead), due_.end());
+  std::make_heap(due_.begin(), due_.end(), later);
   for (int in = 0; in < static_cast<int>(groups_.size()); ++in) {
     const auto& members = group(in).members;
     const auto place = std::find(members.begin(), members.end(), rank);

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct SimOptions {
   // Frames that arrive damaged: with a flipped bit, twice, cut short, or before an earlier one. No
   // legal network does that; for what is meant to notice (transport/checked).
   int damage_per_mille = 0;
+  // So many of them at most, then the network is repaired: among many ranks no call would be right.
+  std::uint64_t damaged_max = ~std::uint64_t{0};
   // Channels from here on are left alone by damage.
   int damage_channels = 1 << 20;
 };
@@ -89,7 +92,11 @@ class SimWorld {
   // `told` hears of every event when it has been delivered.
   void observe(std::function<void(const SimEvent&)> told) { told_ = std::move(told); }
 
-  std::size_t in_flight() const { return pending_.size(); }
+  // The ranks of the world for which something arrived, or became possible, since the last call; to
+  // the others a look would show nothing new. Appended to `ranks`, each once.
+  void take_woken(std::vector<Rank>& ranks);
+
+  std::size_t in_flight() const { return due_.size(); }
   std::uint64_t now_ns() const { return now_ns_; }
   std::uint64_t event_count() const { return event_count_; }
 
@@ -135,19 +142,27 @@ class SimWorld {
     std::deque<SimFrame> delivered;
     std::uint64_t signals[kSignalCount] = {};
   };
+  // A heap of these says what comes next; what it is stays where it lies.
+  struct Due {
+    std::uint64_t time_ns = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t pending = 0;
+  };
   struct Pending {
     SimEvent event;
-    std::uint64_t sequence = 0;
+    Link* link = nullptr;
     SimFrame frame;
   };
   struct Fate {
     bool killed = false;
     bool silent = false;
+    bool woken = false;
   };
   // A rank in a group.
   struct RankState {
     bool left = false;
     bool news = false;
+    std::size_t queued_max = 0;                 // frames that its queues to peers hold
     Status status;                              // the first failure that this rank has heard of
     std::vector<bool> touches;                  // peers that it has an endpoint to
     std::vector<bool> lost;                     // peers whose death it has heard of
@@ -173,13 +188,16 @@ class SimWorld {
   }
   void touch(int in, Rank observer, Rank peer);
   void note_call(Link& on);
+  void tell_news(int in, Rank rank);
+  std::vector<std::byte> take_storage();
+  void give_storage(std::vector<std::byte> storage);
   bool damage(SimFrame& frame);
   void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();
-  void schedule(SimEventKind kind, const Link& on, std::uint64_t time_ns, SimEvent details = {},
+  void schedule(SimEventKind kind, Link& on, std::uint64_t time_ns, SimEvent details = {},
                 SimFrame frame = {});
-  static bool later(const Pending& a, const Pending& b);
+  static bool later(const Due& a, const Due& b);
   bool frames_on_their_way(const Link& on) const { return on.travelling > 0; }
   void schedule_lost(int in, Rank dead, Rank observer);
   void deliver(Pending& pending);
@@ -192,8 +210,12 @@ class SimWorld {
   std::uint64_t sequence_ = 0;
   std::uint64_t event_count_ = 0;
   std::uint64_t hash_;
-  std::vector<Pending> pending_;  // a heap, earliest first
-  std::map<std::uint64_t, Link> links_;
+  std::vector<Due> due_;          // a heap, earliest first
+  std::vector<Pending> pending_;  // in any order
+  std::vector<std::uint32_t> free_pending_;
+  std::vector<std::vector<std::byte>> spare_;  // storage of frames that were read
+  std::unordered_map<std::uint64_t, Link> links_;
+  std::vector<Rank> woken_;
   std::vector<Fate> fates_;
   std::vector<Group> groups_;
   std::uint64_t damaged_ = 0;

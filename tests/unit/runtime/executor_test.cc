@@ -317,6 +317,52 @@ TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
   }
 }
 
+// A barrier of two, which differs in the calls that came before it.
+struct TwoInABarrier {
+  explicit TwoInABarrier(bool direct) : world(2) {
+    auto algorithm = collectives::find_algorithm(Collective::barrier, "dissemination");
+    auto programs = collectives::lower_all(*collectives::build(**algorithm, 2, 0));
+    for (Rank r : {0, 1}) {
+      plans.push_back({"dissemination",
+                       {1, 4096, direct},
+                       std::make_shared<collectives::LoweredProgram>(programs[idx(r)]),
+                       1});
+      Call call;
+      call.signature.sequence = 5;
+      call.signature.collective = Collective::barrier;
+      call.signature.direct = direct;
+      call.signature.plan_hash = 1;
+      call.signature.history = static_cast<std::uint32_t>(r);
+      EXPECT_TRUE(world.executors[idx(r)]->start(call, plans[idx(r)]).ok());
+    }
+  }
+  MemoryRanks world;
+  std::vector<Plan> plans;
+};
+
+TEST(Executor, DifferentCallsBeforeAreToldByTheNext) {
+  TwoInABarrier two(false);
+  for (int round = 0; round < 20; ++round)
+    for (Rank r : {0, 1}) {
+      ASSERT_TRUE(two.world.transports[idx(r)]->poll().ok());
+      two.world.executors[idx(r)]->advance();
+    }
+  for (const auto& executor : two.world.executors) {
+    EXPECT_EQ(executor->status().code(), StatusCode::mismatch);
+    EXPECT_NE(executor->status().message().find("before barrier #5"), std::string::npos)
+        << executor->status().message();
+  }
+}
+
+TEST(Executor, AnswersWhoAsksInADirectCall) {
+  TwoInABarrier two(true);
+  Executor& asked = *two.world.executors[0];
+  asked.answer_inquiry(1, asked.record());
+  EXPECT_TRUE(asked.status().ok()) << "it is the same call";
+  asked.answer_inquiry(1, two.world.executors[1]->record());
+  EXPECT_EQ(asked.status().code(), StatusCode::mismatch);
+}
+
 TEST(Executor, AFailureIsSticky) {
   MemoryRanks world(1);
   world.executors[0]->fail(Status(StatusCode::aborted, "on request"));
