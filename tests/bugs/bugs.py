@@ -106,8 +106,8 @@ BUGS = [
         FAULTS, EXECUTOR, "    if (call_.signature.direct && hear_of_failures()) return true;\n",
         ""),
     Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
-        "    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]\n      return moved;\n",
-        ""),
+        "    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]\n"
+        "      return moved;\n", ""),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,
         "if (p.memory[b] == nullptr) {", "if (p.memory[b] == nullptr && bytes == 0) {"),
     Bug("import-blames-mapping", "a peer that failed is told as memory that cannot be mapped",

@@ -186,7 +186,7 @@ class ShmTransport final : public Transport {
   unsigned polls_ = 0;
   Clock::time_point checked_ = Clock::now();
   std::uint64_t heap_generation_ = 0;
-  bool peers_may_be_late_ = false;  // in a call that has failed here
+  bool peers_may_be_late_ = false;          // in a call that has failed here
   const Descriptor* board_file_ = nullptr;  // while rank 0 hands it out
   std::vector<bool> has_board_;
   pid_t process_ = getpid();

@@ -117,7 +117,7 @@ std::string switches(const std::filesystem::path& task) {
 
 TEST(Progress, WorksCompleteAlthoughNobodyWaits) {
   const States ranks = make_ranks(2);
-  for (std::size_t count : {1, 1000, 300'000}) {
+  for (std::size_t count : {1U, 1000U, 300'000U}) {
     const Sum sum(ranks, count);
     ASSERT_TRUE(eventually([&] { return sum.done(); })) << count;
     sum.check();
