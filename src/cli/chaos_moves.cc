@@ -119,6 +119,9 @@ bool ChaosWorld::move(Participant& p) {
       moved = p.comm->drive();
       if (p.task == Participant::Task::call) leave_if_done(p);
       break;
+    case Participant::Task::begin_agreement:
+      moved = begin_agreement(p);
+      break;
     case Participant::Task::agree:
       if (auto end = p.comm->move_agreement(moved)) {
         moved = task_ended_ = true;

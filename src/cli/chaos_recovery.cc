@@ -35,10 +35,7 @@ bool ChaosWorld::agree() {
     Participant& p = member(r);
     p.decision.reset();
     if (p.gone) continue;
-    static_cast<void>(p.comm->revoke(runtime::revoked_by(p.comm->rank())));
-    p.task = Participant::Task::agree;
-    const Status begun = p.comm->begin_agreement(~(std::uint64_t{1} << r % 64), blob_of(p.rank));
-    if (!begun.ok()) trouble(Outcome::error, begun.to_string());
+    p.task = Participant::Task::begin_agreement;
   }
   move_until_done();
   if (!fine() || stuck_) return false;
@@ -54,6 +51,20 @@ bool ChaosWorld::agree() {
   judge_contributions(*common);
   go_on(Decision(*common));
   return fine();
+}
+
+// Each in its own time; others may be through with it by then.
+bool ChaosWorld::begin_agreement(Participant& p) {
+  if (world_->random(3) != 0) {
+    p.comm->drive();
+    return true;
+  }
+  const Rank r = p.comm->rank();
+  static_cast<void>(p.comm->revoke(runtime::revoked_by(r)));
+  p.task = Participant::Task::agree;
+  const Status begun = p.comm->begin_agreement(~(std::uint64_t{1} << r % 64), blob_of(p.rank));
+  if (!begun.ok()) trouble(Outcome::error, begun.to_string());
+  return true;
 }
 
 // Everybody who lives has a part in it.

@@ -36,7 +36,7 @@ struct Participant {
   std::uint64_t paused_until = 0;
   unsigned moves = 0;
 
-  enum class Task { none, enter, call, agree } task = Task::none;
+  enum class Task { none, enter, call, begin_agreement, agree } task = Task::none;
   std::optional<runtime::Decision> decision;
 };
 
@@ -91,6 +91,7 @@ class ChaosWorld {
   bool agree();
   static std::string blob_of(Rank rank) { return fmt::format("rank {}", rank); }
 
+  bool begin_agreement(Participant& p);
   void judge_contributions(const runtime::Decision& decision);
   void go_on(const runtime::Decision& decision);
 

@@ -314,7 +314,9 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that
 // what was made of it is there: who takes it might be through with the call before it hears of us.
 bool Executor::read_too_late(const Attempt& attempt) {
+#ifndef TUTTI_SANITIZED                                 // the thread sanitizer does not know fences
   std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
+#endif
   for (const CallOperand& source : program_->sources(attempt.step))
     if (source.is_message && source.way == Way::pull &&
         stream(0, source.stream).endpoint->signalled(Signal::failed) != 0)

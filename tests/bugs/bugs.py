@@ -39,9 +39,8 @@ CHECKED = "src/transport/checked/endpoint.cc"
 
 BUGS = [
     # ---- Steps ----
-    Bug("grant-off-by-one", "pushes before the peer has granted its memory", CALLS, STEPS,
-        "destination.stream).endpoint->signalled(Signal::granted) >\n",
-        "destination.stream).endpoint->signalled(Signal::granted) >=\n"),
+    Bug("grant-not-counted", "forgets that it has granted memory", CALLS, STEPS,
+        "    ++s.received[at(Way::push)];\n", ""),
     Bug("produced-off-by-one", "takes pushed data before it is there", CALLS, STEPS,
         "signalled(Signal::produced) > number_received",
         "signalled(Signal::produced) >= number_received"),
@@ -50,9 +49,9 @@ BUGS = [
         "signalled(Signal::offered) >= number_received"),
     Bug("taken-off-by-one", "takes memory back before the peer has read it", CALLS, STEPS,
         "signalled(Signal::taken) <= number_sent", "signalled(Signal::taken) < number_sent"),
-    Bug("dependency-half-done", "a step counts as done while its offer is still out", CALLS, STEPS,
+    Bug("dependency-half-done", "a step counts as done once it may begin", CALLS, STEPS,
         "if (phase == Phase::complete) continue;",
-        "if (phase == Phase::complete || phase == Phase::offered) continue;"),
+        "if (phase == Phase::complete || phase == Phase::granted) continue;"),
     Bug("last-dependency-ignored", "a step does not wait for its last dependency", CALLS, STEPS,
         "d < attempt.step.depends_end; ++d", "d + 1 < attempt.step.depends_end; ++d"),
     Bug("grant-before-dependencies", "grants memory that earlier steps still use", CALLS, STEPS,
@@ -106,8 +105,7 @@ BUGS = [
         FAULTS, EXECUTOR, "    if (call_.signature.direct && hear_of_failures()) return true;\n",
         ""),
     Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
-        "    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]\n"
-        "      return moved;\n", ""),
+        "if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]", "if (false)"),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,
         "if (p.memory[b] == nullptr) {", "if (p.memory[b] == nullptr && bytes == 0) {"),
     Bug("import-blames-mapping", "a peer that failed is told as memory that cannot be mapped",
@@ -141,8 +139,8 @@ BUGS = [
     Bug("losses-not-passed-on", "the agreement does not hear of lost ranks", FAULTS, MEMBERSHIP,
         "  for (const Rank rank : mailbox_.take_lost()) agreement_.lost(rank);\n",
         "  static_cast<void>(mailbox_.take_lost());\n"),
-    Bug("coordinator-not-watched", "nobody notices that the coordinator died", FAULTS, MEMBERSHIP,
-        "  for (const Rank rank : agreement_.watched()) mailbox_.watch(rank);\n", ""),
+    Bug("loss-changes-nothing", "nobody takes over from a coordinator that died", FAULTS, AGREEMENT,
+        "  lost_[at(rank)] = true;\n  move();\n", "  lost_[at(rank)] = true;\n"),
     # ---- Agreement ----
     Bug("decides-too-early", "decides before all hold the proposal", FAULTS, AGREEMENT,
         "    if (rank != self_ && !is_lost(rank) && !acknowledged_[at(rank)]) return;\n", ""),
@@ -161,8 +159,8 @@ BUGS = [
     Bug("lost-left-out", "the decision does not say who is lost", FAULTS, AGREEMENT,
         "    proposal.decision.lost = lost_;\n",
         "    proposal.decision.lost.assign(at(size_), false);\n"),
-    Bug("own-losses-only", "the coordinator ignores whom the others lost", FAULTS, AGREEMENT,
-        "  merge_lost(bits);\n", "  static_cast<void>(bits);\n"),
+    Bug("flags-not-joined", "the decision has the flags of the coordinator only", FAULTS, AGREEMENT,
+        "      proposal.decision.flags &= contribution.flags;\n", ""),
     Bug("joined-not-told", "who gets a decision keeps it from those that joined it", FAULTS,
         AGREEMENT, "    if (!is_lost(rank)) answer_late(rank, instance_);\n",
         "    if (is_lost(rank)) answer_late(rank, instance_);\n"),
@@ -174,13 +172,21 @@ BUGS = [
         "  writer.put(static_cast<std::uint8_t>(s.type));\n", "  writer.put(std::uint8_t{0});\n"),
     Bug("op-not-encoded", "arrival records do not tell the operation", STRICT, ARRIVAL,
         "special == 0 ? static_cast<std::uint8_t>(s.op)", "special == 0 ? std::uint8_t{0}"),
-    Bug("root-not-encoded", "arrival records do not tell the root", STRICT, ARRIVAL,
-        "  writer.put(s.root);\n", "  writer.put(std::int32_t{0});\n"),
+    Bug("root-and-plan-not-encoded", "arrival records tell neither root nor plan", STRICT, ARRIVAL,
+        "  writer.put(s.root);\n"
+        "  TUTTI_ASSERT(s.count <= kCountMax, \"a count that memory can hold\");\n"
+        "  writer.put(static_cast<std::uint32_t>(s.count));\n"
+        "  writer.put(static_cast<std::uint16_t>(s.count >> 32));\n"
+        "  writer.put(s.history);\n"
+        "  writer.put(s.plan_hash);\n",
+        "  writer.put(std::int32_t{0});\n"
+        "  TUTTI_ASSERT(s.count <= kCountMax, \"a count that memory can hold\");\n"
+        "  writer.put(static_cast<std::uint32_t>(s.count));\n"
+        "  writer.put(static_cast<std::uint16_t>(s.count >> 32));\n"
+        "  writer.put(s.history);\n"
+        "  writer.put(std::uint64_t{0});\n"),
     Bug("history-forgotten", "calls do not tell of those before them", MISMATCHES, STATE,
         "    history_ = history_after(s);\n", ""),
-    Bug("last-inquiry-only", "of several that ask for a call only one is answered", MISMATCHES,
-        MEMBERSHIP, "    inquiries_[from].assign(",
-        "    inquiries_.clear();\n    inquiries_[from].assign("),
     Bug("direct-inquiry-unread", "who asks in a direct call is not answered", MISMATCHES, ARRIVAL,
         "  Reader reader(bytes);\n  return take_signature(reader);\n",
         "  const auto arrival = decode_arrival(bytes);\n"
