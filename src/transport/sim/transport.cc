@@ -108,10 +108,11 @@ class SimEndpoint final : public Endpoint {
   std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
     const auto found = world_.regions_.find(reference.region);
     if (found == world_.regions_.end()) return nullptr;
-    const auto& region = found->second;
+    auto& region = found->second;
     if (region.owner != world_.in_world(group_, peer_)) return nullptr;
     if (!world_.same_host(group_, rank_, peer_)) return nullptr;
     if (reference.offset > region.bytes || bytes > region.bytes - reference.offset) return nullptr;
+    region.mapped = true;
     return region.memory.get() + reference.offset;
   }
 
@@ -213,6 +214,7 @@ class SimTransport final : public Transport {
     if (memory == nullptr) return;
     for (auto each = world_.regions_.begin(); each != world_.regions_.end(); ++each) {
       if (each->second.memory.get() != memory) continue;
+      if (each->second.mapped) world_.still_mapped_.push_back(std::move(each->second.memory));
       world_.regions_.erase(each);
       return;
     }

@@ -176,6 +176,7 @@ class SimWorld {
     Rank owner = 0;  // in the world
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
+    bool mapped = false;  // by a peer
   };
 
   static std::uint64_t link_index(int group, Rank from, Rank to, int channel);
@@ -221,6 +222,9 @@ class SimWorld {
   std::uint64_t damaged_ = 0;
   std::map<std::uint32_t, Region> regions_;
   std::uint32_t next_region_ = 1;
+  // Of regions that are released: a peer that was not told yet may still store there, harming
+  // nobody.
+  std::vector<std::unique_ptr<std::byte[]>> still_mapped_;
   SimEvent last_;
   std::function<void(const SimEvent&)> told_;
 };
