@@ -75,6 +75,7 @@ class ChaosWorld {
   // ---- Calls ----
 
   void run_call(PlannedCall drawn, const PlannedCall* variant = nullptr, Rank odd = -1);
+  bool knows_of_failure(const Participant& p) const;
   void enter(Participant& p);
   void use_check_plan(Participant& p);
   void leave_if_done(Participant& p);

@@ -70,6 +70,9 @@ ChaosVerdict ChaosWorld::run() {
   else
     for (int i = 0; i < calls && fine() && !failed_; ++i)
       run_call(draw_call_after(calls_, dice_, size(), room_));
+  // Those that were through before the failure go on, and must not wait for ever.
+  if (failed_ && fine() && limits_.faults && dice_.one_in(2))
+    run_call(draw_call(dice_, size(), room_));
   if (failed_ && fine() && !limits_.mismatches) recover();
   finish();
   return std::move(verdict_);
@@ -113,7 +116,7 @@ void ChaosWorld::run_call(PlannedCall drawn, const PlannedCall* variant, Rank od
   oracle_.emplace(planned.call);
   for (Rank r = 0; r < size(); ++r) {
     Participant& p = member(r);
-    if (p.gone || p.task != Participant::Task::none) continue;
+    if (p.gone || p.task != Participant::Task::none || knows_of_failure(p)) continue;
     p.buffers = std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant);
     p.planned = variant != nullptr && r == odd ? variant : &planned;
     p.varied_call = variant != nullptr;
@@ -122,6 +125,11 @@ void ChaosWorld::run_call(PlannedCall drawn, const PlannedCall* variant, Rank od
   // Ranks enter the call one by one, whenever chance lets them.
   move_until_done();
   if (failed_ && fine()) ++verdict_.failed_calls;
+}
+
+// Of one that failed; whoever makes different calls goes on all the same, to be told again.
+bool ChaosWorld::knows_of_failure(const Participant& p) const {
+  return limits_.faults && p.work && p.work->done() && !p.work->status().ok();
 }
 
 void ChaosWorld::enter(Participant& p) {
