@@ -303,6 +303,27 @@ TEST_P(TransportConformance, SharedMemoryCanBeReadAndWrittenByThePeer) {
   }
 }
 
+TEST_P(TransportConformance, WhoIsLateStillReadsMemoryThatWasFreedAfterAFailure) {
+  make(2);
+  if (!transport(0).traits().direct) GTEST_SKIP() << "this transport offers no direct access";
+  constexpr std::size_t kBytes = std::size_t{5} << 20;
+  auto* shared = static_cast<std::byte*>(transport(0).allocate_shareable(kBytes));
+  if (shared == nullptr) GTEST_SKIP() << "all memory is shared, and freed memory is gone";
+  Endpoint& owner = endpoint(0, 1);
+  const MemoryReference reference = owner.export_memory(shared, kBytes);
+  fill({shared, kBytes}, 4, 1);
+  ASSERT_TRUE(send(owner, 1, 1, 8));
+  ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(1, 0), 1, 1, 8));
+  const std::byte* seen = endpoint(1, 0).import_memory(reference, kBytes);
+  ASSERT_NE(seen, nullptr);
+  transport(0).withdraw_memory(shared, kBytes);
+  transport(0).release_shareable(shared);
+  // Transports look after freed memory now and then only.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(60);
+  while (std::chrono::steady_clock::now() < end) poll_all();
+  EXPECT_TRUE(holds({seen, kBytes}, 4, 1));
+}
+
 TEST_P(TransportConformance, NothingOutsideARegionCanBeImported) {
   make(2);
   Endpoint& owner = endpoint(0, 1);
