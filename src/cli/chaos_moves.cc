@@ -215,6 +215,7 @@ bool ChaosWorld::anything_moves() {
 // whom they wait for; then, where somebody is silent, the deadline passes.
 void ChaosWorld::stand_still() {
   if (!std::exchange(asked_, true)) {
+    if (news_are_missing()) return trouble(Outcome::hang, "news of a failure: " + describe_hang());
     for (Participant& p : participants_)
       if (!p.gone && p.task == Participant::Task::call) p.comm->inquire();
     return;
@@ -234,6 +235,19 @@ void ChaosWorld::stand_still() {
     }
     return;
   }
+}
+
+// Whoever has failed has told all others; nobody should have to ask.
+bool ChaosWorld::news_are_missing() const {
+  if (any_silent() || verdict_.mismatches > 0) return false;
+  const auto living = [&](bool waits) {
+    return std::any_of(participants_.begin(), participants_.end(), [&](const Participant& p) {
+      if (p.gone) return false;
+      return waits ? p.task == Participant::Task::call
+                   : p.task == Participant::Task::none && knows_of_failure(p);
+    });
+  };
+  return living(true) && living(false);
 }
 
 // It must wait for somebody silent, or for the one that does.

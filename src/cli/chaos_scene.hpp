@@ -106,6 +106,7 @@ class ChaosWorld {
   void take_turn();
   bool anything_moves();
   void stand_still();
+  bool news_are_missing() const;
   void give_up_agreement(Participant& p);
   std::string describe_hang();
   void finish();
