@@ -132,10 +132,12 @@ class Transport {
   // How many channels there are per peer.
   virtual int channel_count() const = 0;
 
-  // A peer that has opened its side of `channel` while this rank has not; -1: nobody.
+  // The first peer of a higher rank than `after` that has opened its side of `channel` while this
+  // rank has not; -1: nobody. Who cannot be answered stays a caller: go on after it.
   // Cost  a look at every peer.
-  virtual Rank caller(int channel) {
+  virtual Rank caller(int channel, Rank after = -1) {
     static_cast<void>(channel);
+    static_cast<void>(after);
     return -1;
   }
 

@@ -274,10 +274,9 @@ bool Executor::hear_of_failures() {
 // neither end would ever notice: the record stays at the head of a queue that nobody reads.
 void Executor::find_strays() {
   const std::size_t channels = index(transport_.channel_count());
-  for (Rank caller = transport_.caller(0); caller >= 0; caller = transport_.caller(0)) {
+  for (Rank caller = transport_.caller(0); caller >= 0; caller = transport_.caller(0, caller)) {
     const Result<Endpoint*> endpoint = transport_.endpoint(caller, 0);
-    if (!endpoint.ok()) break;
-    streams_[index(caller) * channels].endpoint = *endpoint;
+    if (endpoint.ok()) streams_[index(caller) * channels].endpoint = *endpoint;
   }
   for (std::size_t s = 0; s < streams_.size() && status_.ok(); s += channels) {
     Frame frame;

@@ -103,11 +103,10 @@ std::optional<std::pair<Rank, std::string>> Mailbox::take() {
 std::vector<Rank> Mailbox::take_lost() { return std::exchange(lost_, {}); }
 
 void Mailbox::answer_callers() {
-  for (Rank rank = transport_.caller(channel_); rank >= 0; rank = transport_.caller(channel_)) {
-    const bool known = lines_.count(rank) != 0;
+  // One that cannot be answered, because it died since, calls on: the others must not wait for it.
+  for (Rank rank = transport_.caller(channel_, -1); rank >= 0;
+       rank = transport_.caller(channel_, rank))
     watch(rank);
-    if (known || lines_[rank].lost) return;  // no way to answer; not to be asked again at once
-  }
 }
 
 void Mailbox::announce(Signal which, std::uint64_t word) {

@@ -31,7 +31,7 @@ class CheckedTransport final : public Transport {
     return inner_->frame_bytes_max() - kChecksumBytes;
   }
   int channel_count() const override { return inner_->channel_count(); }
-  Rank caller(int channel) override { return inner_->caller(channel); }
+  Rank caller(int channel, Rank after) override { return inner_->caller(channel, after); }
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     Result<Endpoint*> beneath = inner_->endpoint(peer, channel);

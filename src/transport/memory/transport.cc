@@ -69,8 +69,8 @@ class MemoryTransport final : public Transport {
   std::size_t frame_bytes_max() const override { return world_->options().frame_bytes_max; }
   int channel_count() const override { return world_->options().channel_count; }
 
-  Rank caller(int channel) override {
-    for (Rank peer = 0; peer < size(); ++peer) {
+  Rank caller(int channel, Rank after) override {
+    for (Rank peer = after + 1; peer < size(); ++peer) {
       const auto index =
           static_cast<std::size_t>(peer) * static_cast<std::size_t>(channel_count()) +
           static_cast<std::size_t>(channel);

@@ -122,7 +122,7 @@ class ShmTransport final : public Transport {
   int size() const override { return static_cast<int>(addresses_.size()); }
   std::size_t frame_bytes_max() const override { return frame_bytes_max_; }
   int channel_count() const override { return self_.channel_count; }
-  Rank caller(int channel) override;
+  Rank caller(int channel, Rank after) override;
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
   Result<bool> poll() override;
@@ -359,8 +359,8 @@ void ShmTransport::hand_over_queues() {
   unsent_ = std::move(still_unsent);
 }
 
-Rank ShmTransport::caller(int channel) {
-  for (Rank other = 0; other < size(); ++other) {
+Rank ShmTransport::caller(int channel, Rank after) {
+  for (Rank other = after + 1; other < size(); ++other) {
     const Connection& known = connection(other, channel);
     if (known.arrived && !known.endpoint) return other;
   }

@@ -177,10 +177,11 @@ class SimTransport final : public Transport {
   std::size_t frame_bytes_max() const override { return world_.options().frame_bytes_max; }
   int channel_count() const override { return world_.options().channel_count; }
 
-  Rank caller(int channel) override {
+  Rank caller(int channel, Rank after) override {
+    Rank first = -1;
     for (const auto& [on, peer] : world_.state(group_, rank_).callers)
-      if (on == channel) return peer;
-    return -1;
+      if (on == channel && peer > after && (first < 0 || peer < first)) first = peer;
+    return first;
   }
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {

@@ -47,7 +47,7 @@ class TcpTransport final : public Transport {
   int size() const override { return options().size; }
   std::size_t frame_bytes_max() const override { return options().frame_bytes_max; }
   int channel_count() const override { return options().channel_count; }
-  Rank caller(int channel) override;
+  Rank caller(int channel, Rank after) override;
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
   Result<bool> poll() override;
@@ -125,8 +125,8 @@ Result<bool> TcpTransport::poll() {
   return moved;
 }
 
-Rank TcpTransport::caller(int channel) {
-  for (Rank peer = 0; peer < size(); ++peer) {
+Rank TcpTransport::caller(int channel, Rank after) {
+  for (Rank peer = after + 1; peer < size(); ++peer) {
     const auto& endpoint = endpoints_[number(peer, channel)];
     if (endpoint && endpoint->called()) return peer;
   }
