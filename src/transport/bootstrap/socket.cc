@@ -11,11 +11,17 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <random>
 
 namespace tutti::transport {
 namespace {
 
 constexpr int kBacklog = 4096;  // the kernel lowers it to net.core.somaxconn
+
+// Below the ports that Linux gives to whoever does not care (32768 to 60999), above the well-known.
+constexpr int kOwnPortMin = 20000;
+constexpr int kOwnPortMax = 32767;
+constexpr int kOwnPortTries = 64;
 
 const sockaddr* as_sockaddr(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
@@ -48,6 +54,30 @@ Result<std::vector<SocketAddress>> look_up(const std::string& host, int port, in
   if (addresses.empty())
     return Status(StatusCode::system_error, "host '" + host + "' has no address");
   return addresses;
+}
+
+// The errno of the attempt; 0 when the socket listens.
+int try_to_listen(const Socket& socket, const SocketAddress& address) {
+  // A job that starts right after another on the same port must not wait for old connections.
+  const int on = 1;
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket.number(), as_sockaddr(address), address.bytes) != 0) return errno;
+  return ::listen(socket.number(), kBacklog) == 0 ? 0 : errno;
+}
+
+// The system gives away no port on which an old connection still waits for stray packets, for a
+// minute each: who starts and ends many jobs uses all of them up. A port that is asked for by its
+// number is free all the same.
+Result<Socket> listen_on_own_port(SocketAddress address, const Status& why_not) {
+  std::random_device draw;
+  std::uniform_int_distribution<int> ports(kOwnPortMin, kOwnPortMax);
+  for (int tries = 0; tries < kOwnPortTries; ++tries) {
+    Result<Socket> socket = make_socket(address);
+    if (!socket.ok()) return socket;
+    address.set_port(ports(draw));
+    if (try_to_listen(*socket, address) == 0) return socket;
+  }
+  return why_not;
 }
 
 }  // namespace
@@ -130,13 +160,11 @@ Result<SocketAddress> parse_address(const std::string& host, int port) {
 Result<Socket> listen_on(const SocketAddress& address) {
   Result<Socket> socket = make_socket(address);
   if (!socket.ok()) return socket;
-  // A job that starts right after another on the same port must not wait for old connections.
-  const int on = 1;
-  ::setsockopt(socket->number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(socket->number(), as_sockaddr(address), address.bytes) != 0 ||
-      ::listen(socket->number(), kBacklog) != 0)
-    return system_failure("cannot listen on " + address.to_string(), errno);
-  return socket;
+  const int error = try_to_listen(*socket, address);
+  if (error == 0) return socket;
+  Status failure = system_failure("cannot listen on " + address.to_string(), error);
+  if (error == EADDRINUSE && address.port() == 0) return listen_on_own_port(address, failure);
+  return failure;
 }
 
 Result<Socket> start_connecting(const SocketAddress& address) {

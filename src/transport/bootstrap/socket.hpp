@@ -39,7 +39,8 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, int port);
 // A numeric address, as SocketAddress::host gives it. Errors  invalid_argument.
 Result<SocketAddress> parse_address(const std::string& host, int port);
 
-// Listens; port 0 lets the system choose. Errors  system_error with the address and the reason.
+// Listens; port 0 lets the system choose, and when it has none left to give, any port that is free.
+// Errors  system_error with the address and the reason.
 Result<Socket> listen_on(const SocketAddress& address);
 
 // Begins to connect: the socket becomes writable when connected or failed (ask connect_error).
