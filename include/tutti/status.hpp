@@ -5,6 +5,7 @@
 // (src/base/assert.hpp) and do not pass through here.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,16 +31,19 @@ enum class StatusCode {
 
 std::string_view to_string(StatusCode code);
 
-// Success, or a code with a text. Cheap to return when ok (the text is empty).
+// Success, or a code with a text. Costs two words when ok, and a shared text otherwise: every call
+// returns one, seldom one that has something to say.
 class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(StatusCode code, std::string message, int culprit = kUnknownRank)
-      : code_(code), culprit_(culprit), message_(std::move(message)) {}
+      : code_(code),
+        culprit_(culprit),
+        text_(std::make_shared<const std::string>(std::move(message))) {}
 
   bool ok() const { return code_ == StatusCode::ok; }
   StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const;
 
   // The rank with which it began, as far as is known: who died, aborted, or was waited for in vain.
   static constexpr int kUnknownRank = -1;
@@ -51,12 +55,14 @@ class [[nodiscard]] Status {
   // The same failure, culprit and all, with `context` put before its text; ok stays ok.
   Status with_context(std::string_view context) const;
 
-  friend bool operator==(const Status&, const Status&) = default;
+  friend bool operator==(const Status& a, const Status& b) {
+    return a.code_ == b.code_ && a.culprit_ == b.culprit_ && a.message() == b.message();
+  }
 
  private:
   StatusCode code_ = StatusCode::ok;
   int culprit_ = kUnknownRank;
-  std::string message_;
+  std::shared_ptr<const std::string> text_;  // null: empty
 };
 
 // A value, or the Status that says why there is none.

@@ -31,14 +31,19 @@ std::string_view to_string(StatusCode code) {
   return "unknown";
 }
 
+const std::string& Status::message() const {
+  static const std::string none;
+  return text_ == nullptr ? none : *text_;
+}
+
 std::string Status::to_string() const {
   if (ok()) return "ok";
-  return std::string(tutti::to_string(code_)) + ": " + message_;
+  return std::string(tutti::to_string(code_)) + ": " + message();
 }
 
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
-  return Status(code_, std::string(context) + ": " + message_, culprit_);
+  return Status(code_, std::string(context) + ": " + message(), culprit_);
 }
 
 }  // namespace tutti

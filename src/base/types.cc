@@ -28,28 +28,6 @@ Result<Enum> parse(std::span<const std::string_view> names, std::string_view nam
 
 }  // namespace
 
-std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::int8:
-    case DataType::uint8:
-    case DataType::float8_e4m3:
-    case DataType::float8_e5m2:
-      return 1;
-    case DataType::float32:
-    case DataType::int32:
-    case DataType::uint32:
-      return 4;
-    case DataType::float64:
-    case DataType::int64:
-    case DataType::uint64:
-      return 8;
-    case DataType::bfloat16:
-    case DataType::float16:
-      return 2;
-  }
-  return 0;
-}
-
 bool is_floating(DataType type) {
   switch (type) {
     case DataType::float16:
