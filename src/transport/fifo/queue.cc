@@ -70,6 +70,7 @@ void Producer::attach(std::byte* memory, const Layout& layout) {
   cells_ = cells_in(memory, layout);
   payloads_ = memory + layout.payloads_offset();
   ends_.assign(layout.cell_count, 0);
+  used_ = 0;
 }
 
 // Looks at the consumer's position. One that is not between what it was and what was sent leaves
@@ -87,15 +88,27 @@ void Producer::refresh() {
 
 // A payload lies in one piece: one that does not fit before the ring's end goes to its beginning.
 std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
+  if (written_ % layout_.payload_bytes + bytes > used_) stay_in_used_memory();
   const std::size_t place = written_ % layout_.payload_bytes;
   const bool fits = place + bytes <= layout_.payload_bytes;
   reserved_ = fits ? written_ : written_ - place + layout_.payload_bytes;
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) refresh();
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) return full();
-  std::byte* room = payloads_ + reserved_ % layout_.payload_bytes;
+  const std::size_t begin = reserved_ % layout_.payload_bytes;
+  used_ = std::max(used_, begin + bytes);
+  std::byte* room = payloads_ + begin;
   for (std::size_t line = 0; line < std::min(bytes, kClaimedBytes); line += kLineBytes)
     base::claim_line(room + line);
   return {room, bytes};
+}
+
+// Memory that was never touched costs a page fault at each side, and then a place in the caches. A
+// queue that the consumer has emptied begins anew instead.
+void Producer::stay_in_used_memory() {
+  const std::size_t place = written_ % layout_.payload_bytes;
+  if (place == 0) return;
+  refresh();
+  if (released_ == sent_) freed_ = written_ += layout_.payload_bytes - place;
 }
 
 std::span<std::byte> Producer::full() {

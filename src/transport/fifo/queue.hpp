@@ -115,6 +115,7 @@ class Producer {
  private:
   void refresh();
   std::span<std::byte> reserve_in_ring(std::size_t bytes);
+  void stay_in_used_memory();
   std::span<std::byte> full();
   std::size_t cell_index() const { return sent_ & (layout_.cell_count - 1); }
 
@@ -128,6 +129,7 @@ class Producer {
   std::uint64_t written_ = 0;   // end of the last payload
   std::uint64_t freed_ = 0;     // end of the last payload released
   std::uint64_t reserved_ = 0;  // where the payload that is being built begins
+  std::size_t used_ = 0;        // places below have been reserved before
   bool in_cell_ = true;         // or it is small and goes into its cell
   bool starved_ = false;
   bool corrupt_ = false;
