@@ -108,6 +108,7 @@ struct TransportTraits {
   std::string_view name;
   bool direct = false;      // a peer's exported memory can be loaded and stored
   bool any_memory = false;  // and all memory can be exported, not only some
+  bool immediate = false;   // what connected peers do shows without poll()
 };
 
 // All connections of one rank within one communicator.

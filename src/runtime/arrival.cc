@@ -1,6 +1,7 @@
-// Writes and reads arrival records field by field, so that the bytes do not depend on padding.
+// Writes and reads arrival records, so that the bytes do not depend on padding.
 #include "runtime/arrival.hpp"
 
+#include <array>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -10,43 +11,33 @@
 namespace tutti::runtime {
 namespace {
 
-constexpr std::uint16_t kMagic = 0x5441;  // "TA"
+constexpr std::uint64_t kMagic = 0x5441;  // "TA"
+constexpr std::size_t kRegionBytes = sizeof(MemoryReference::region);
+constexpr std::size_t kOffsetBytes = sizeof(MemoryReference::offset);
+static_assert(kDirectArrivalBytes == kArrivalBytes + 3 * (kRegionBytes + kOffsetBytes));
 
 // Kinds of calls. Blocks that differ in size never travel direct.
 enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
 
-class Writer {
- public:
-  explicit Writer(std::span<std::byte> out) : out_(out) {}
-  template <typename T>
-  void put(T value) {
-    std::memcpy(out_.data() + at_, &value, sizeof(T));
-    at_ += sizeof(T);
-  }
+// The shared part is four words. From the lowest bits up: the first holds the magic number (16),
+// the sequence (32), collective and type (8 each); the second operation and kind (8 each), the root
+// (32) and the count's lowest 16 bits; the third the count's other 32 and the history (32); the
+// fourth the plan. Put together in registers, because every call does it.
+using Words = std::array<std::uint64_t, kArrivalBytes / sizeof(std::uint64_t)>;
 
- private:
-  std::span<std::byte> out_;
-  std::size_t at_ = 0;
-};
+constexpr int kCountBitsBelow = 16;
 
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> in) : in_(in) {}
-  template <typename T>
-  T take() {
-    T value;
-    std::memcpy(&value, in_.data() + at_, sizeof(T));
-    at_ += sizeof(T);
-    return value;
-  }
+std::uint64_t bits(std::uint64_t word, int from, int count) {
+  return word >> from & ((std::uint64_t{1} << count) - 1);
+}
 
- private:
-  std::span<const std::byte> in_;
-  std::size_t at_ = 0;
-};
+template <typename Enum>
+std::uint64_t number(Enum value) {
+  return static_cast<std::uint64_t>(value);
+}
 
 // Operations on the wire: every ReduceOp, then the special kinds.
-constexpr auto kPlainOps = static_cast<std::uint8_t>(std::size(kAllReduceOps));
+constexpr std::uint64_t kPlainOps = std::size(kAllReduceOps);
 
 std::string_view operation_name(const Signature& s) {
   if (s.special == SpecialKind::premul_sum) return "premul_sum";
@@ -79,21 +70,16 @@ std::string disagreement(Rank rank, const Signature& signature, Rank other,
 }
 
 void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> out) {
-  Writer writer(out);
-  writer.put(kMagic);
-  writer.put(s.sequence);
-  writer.put(static_cast<std::uint8_t>(s.collective));
-  writer.put(static_cast<std::uint8_t>(s.type));
-  const auto special = static_cast<std::uint8_t>(s.special);
-  writer.put(special == 0 ? static_cast<std::uint8_t>(s.op)
-                          : static_cast<std::uint8_t>(kPlainOps + special - 1));
-  writer.put(static_cast<std::uint8_t>(s.direct ? kDirect : s.varied ? kVaried : kPlain));
-  writer.put(s.root);
   TUTTI_ASSERT(s.count <= kCountMax, "a count that memory can hold");
-  writer.put(static_cast<std::uint32_t>(s.count));
-  writer.put(static_cast<std::uint16_t>(s.count >> 32));
-  writer.put(s.history);
-  writer.put(s.plan_hash);
+  const std::uint64_t op =
+      s.special == SpecialKind::none ? number(s.op) : kPlainOps + number(s.special) - 1;
+  const Kind kind = s.direct ? kDirect : s.varied ? kVaried : kPlain;
+  const std::uint64_t root = static_cast<std::uint32_t>(s.root);
+  const Words words = {
+      kMagic | number(s.sequence) << 16 | number(s.collective) << 48 | number(s.type) << 56,
+      op | number(kind) << 8 | root << 16 | s.count << 48,
+      s.count >> kCountBitsBelow | number(s.history) << 32, s.plan_hash};
+  std::memcpy(out.data(), words.data(), kArrivalBytes);
 }
 
 void encode(const Arrival& arrival, std::span<std::byte> out) {
@@ -101,26 +87,28 @@ void encode(const Arrival& arrival, std::span<std::byte> out) {
   TUTTI_ASSERT(out.size() >= encoded_bytes(s), "the arrival record fits");
   encode_signature(s, out.first<kArrivalBytes>());
   if (!s.direct) return;
-  Writer writer(out.subspan(kArrivalBytes));
+  std::byte* at = out.data() + kArrivalBytes;
   for (const MemoryReference& reference : arrival.memory) {
-    writer.put(reference.region);
-    writer.put(reference.offset);
+    std::memcpy(at, &reference.region, kRegionBytes);
+    std::memcpy(at + kRegionBytes, &reference.offset, kOffsetBytes);
+    at += kRegionBytes + kOffsetBytes;
   }
 }
 
-namespace {
-
-std::optional<Signature> take_signature(Reader& reader) {
-  if (reader.take<std::uint16_t>() != kMagic) return std::nullopt;
-  Signature s;
-  s.sequence = reader.take<std::uint32_t>();
-  const auto collective = reader.take<std::uint8_t>();
-  const auto type = reader.take<std::uint8_t>();
-  const auto op = reader.take<std::uint8_t>();
-  const auto kind = reader.take<std::uint8_t>();
-  if (collective >= std::size(kAllCollectives) || type >= std::size(kAllDataTypes) ||
-      op > kPlainOps + static_cast<int>(SpecialKind::custom) - 1 || kind > kVaried)
+std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
+  if (bytes.size() < kArrivalBytes) return std::nullopt;
+  Words words;
+  std::memcpy(words.data(), bytes.data(), kArrivalBytes);
+  const std::uint64_t collective = bits(words[0], 48, 8);
+  const std::uint64_t type = bits(words[0], 56, 8);
+  const std::uint64_t op = bits(words[1], 0, 8);
+  const std::uint64_t kind = bits(words[1], 8, 8);
+  if (bits(words[0], 0, 16) != kMagic || collective >= std::size(kAllCollectives) ||
+      type >= std::size(kAllDataTypes) || op >= kPlainOps + number(SpecialKind::custom) ||
+      kind > kVaried)
     return std::nullopt;
+  Signature s;
+  s.sequence = static_cast<std::uint32_t>(bits(words[0], 16, 32));
   s.collective = static_cast<Collective>(collective);
   s.type = static_cast<DataType>(type);
   if (op < kPlainOps)
@@ -129,33 +117,24 @@ std::optional<Signature> take_signature(Reader& reader) {
     s.special = static_cast<SpecialKind>(op - kPlainOps + 1);
   s.direct = kind == kDirect;
   s.varied = kind == kVaried;
-  s.root = reader.take<std::int32_t>();
-  s.count = reader.take<std::uint32_t>();
-  s.count |= static_cast<std::uint64_t>(reader.take<std::uint16_t>()) << 32;
-  s.history = reader.take<std::uint32_t>();
-  s.plan_hash = reader.take<std::uint64_t>();
+  s.root = static_cast<std::int32_t>(bits(words[1], 16, 32));
+  s.count = words[1] >> 48 | bits(words[2], 0, 32) << kCountBitsBelow;
+  s.history = static_cast<std::uint32_t>(words[2] >> 32);
+  s.plan_hash = words[3];
   return s;
 }
 
-}  // namespace
-
-std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
-  if (bytes.size() < kArrivalBytes) return std::nullopt;
-  Reader reader(bytes);
-  return take_signature(reader);
-}
-
 std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
-  if (bytes.size() < kArrivalBytes) return std::nullopt;
-  Reader reader(bytes);
-  const auto signature = take_signature(reader);
+  const auto signature = decode_signature(bytes);
   if (!signature) return std::nullopt;
   Arrival arrival{*signature, {}};
   if (!signature->direct) return arrival;
   if (bytes.size() < kDirectArrivalBytes) return std::nullopt;
+  const std::byte* at = bytes.data() + kArrivalBytes;
   for (MemoryReference& reference : arrival.memory) {
-    reference.region = reader.take<std::uint32_t>();
-    reference.offset = reader.take<std::uint64_t>();
+    std::memcpy(&reference.region, at, kRegionBytes);
+    std::memcpy(&reference.offset, at + kRegionBytes, kOffsetBytes);
+    at += kRegionBytes + kOffsetBytes;
   }
   return arrival;
 }

@@ -21,6 +21,8 @@ constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
 constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
+constexpr int kLooksAtOnce = 256;  // at one message, of some 10 ns each
+constexpr int kCallsPerPoll = 64;
 // The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
 // that what only shows after many (see drive_locked) does not take a second.
 constexpr int kTendingRounds = 16;
@@ -44,6 +46,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       transport_(std::move(parts_.transport)),
       executor_(std::make_unique<Executor>(*transport_)),
       membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)),
+      immediate_(transport_->traits().immediate),
       watch_(parts_.config.slow_after),
       log_(parts_.config.log, fmt::format("rank {}", transport_->rank())),
       flight_(
@@ -260,7 +263,22 @@ void CommunicatorState::submit(WorkState& work, int rounds) {
     waiting_.push_back(&work);
   // First what we can do for the peers, then what they have done.
   if (current_ == &work) conclude(executor_->advance());
+  if (rounds > 1 && !work.done()) linger(work);
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
+}
+
+// What a small call waits for is nearly there: nothing else is looked at meanwhile, but now and
+// then the transport has its turn all the same.
+void CommunicatorState::linger(const WorkState& work) {
+  if (!immediate_ || ++calls_since_poll_ >= kCallsPerPoll) {
+    calls_since_poll_ = 0;
+    return;
+  }
+  bool moved = true;
+  while (moved && current_ == &work) {
+    moved = executor_->linger(kLooksAtOnce);
+    if (moved) conclude(true);
+  }
 }
 
 Status CommunicatorState::run(const Request& request) {

@@ -174,6 +174,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
+  void linger(const WorkState& work);
   std::unique_lock<std::mutex> take();
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
@@ -252,6 +253,9 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   // The plan of the latest group of transfers: a function of who the peers are, in order.
   std::vector<std::pair<Rank, bool>> exchange_pattern_;
   std::shared_ptr<const collectives::Plan> exchange_plan_;
+
+  const bool immediate_;      // the transport shows without poll() what peers did
+  int calls_since_poll_ = 0;  // of those that lingered
 
   flight::Watch watch_;  // of the thread that waits
   Rank slow_rank_ = 0;   // the one that was reported

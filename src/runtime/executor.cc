@@ -73,13 +73,8 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     p.settled = !call.signature.direct;
     arrivals_due_ += p.arrival_due ? 1 : 0;
   }
-  for (Channel& channel : channels_) {
-    channel.first_slice = channel.announced = 0;
-    std::fill(channel.phases.begin(), channel.phases.end(), Phase::waiting);
-    std::fill(channel.first.begin(), channel.first.end(), 0);
-    std::fill(channel.left.begin(), channel.left.end(),
-              static_cast<std::int32_t>(program_->steps().size()));
-  }
+  short_complete_ = 0;
+  if (short_.empty()) reset_channels();
   slices_left_ = channels_.size() * slices_;
   finished_ = false;
   // A call that only sends waits for nobody, and would never hear.
@@ -89,6 +84,16 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
       return status_;
     }
   return Status();
+}
+
+void Executor::reset_channels() {
+  for (Channel& channel : channels_) {
+    channel.first_slice = channel.announced = 0;
+    std::fill(channel.phases.begin(), channel.phases.end(), Phase::waiting);
+    std::fill(channel.first.begin(), channel.first.end(), 0);
+    std::fill(channel.left.begin(), channel.left.end(),
+              static_cast<std::int32_t>(program_->steps().size()));
+  }
 }
 
 // What only depends on the plan, the type and the count.
@@ -117,8 +122,18 @@ Status Executor::set_up(const collectives::Plan& plan) {
     channel.first.resize(window_);
     channel.left.resize(window_);
   }
+  choose_way();
   TUTTI_TRY(prepare_scratch());
   return connect();
+}
+
+// Whether the call is one of those that have a short program.
+void Executor::choose_way() {
+  const bool whole = channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr;
+  if (whole && !call_.signature.direct && ShortProgram::fits(*program_))
+    short_.lay_out(*program_, geometry_, element_bytes_);
+  else
+    short_.clear();
 }
 
 // How many slices the call is cut into.
@@ -171,7 +186,8 @@ void Executor::choose_program(const std::shared_ptr<const collectives::LoweredPr
 std::size_t Executor::program_bytes() const {
   using collectives::bytes_of;
   std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
-                      bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_);
+                      bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
+                      short_.memory_bytes();
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
@@ -446,17 +462,21 @@ bool Executor::import_memory(std::size_t peer, const Arrival& arrival) {
 bool Executor::advance() {
   if (done()) return false;
   bool moved = call_.signature.direct && meet_peers();
-  moved |= advance_channels();
+  moved |= advance_steps();
   if (arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {
     moved = true;
-    advance_channels();
+    advance_steps();
   }
-  if (slices_left_ == 0 && arrivals_due_ == 0 && status_.ok()) {
-    // A peer that failed may have taken its memory back before we read it.
-    if (call_.signature.direct && hear_of_failures()) return true;
-    finish();
-  }
+  if (conclude()) return true;
   return moved || (!done() && hear_of_failures());
+}
+
+// The end of the call, if it has come.
+bool Executor::conclude() {
+  if (slices_left_ > 0 || arrivals_due_ > 0 || !status_.ok()) return false;
+  // A peer that failed may have taken its memory back before we read it.
+  if (!call_.signature.direct || !hear_of_failures()) finish();
+  return true;
 }
 
 void Executor::finish() {

@@ -8,7 +8,8 @@
 // The call's data is cut into channels and slices (collectives/geometry.hpp). Each channel runs the
 // program on its own connections; slices of a channel follow each other through the program,
 // several of them in flight. Per slice, steps are taken as lowered.hpp says. Where blocks differ in
-// size (blocks.hpp) a step is left out in slices that its block does not reach.
+// size (blocks.hpp) a step is left out in slices that its block does not reach. Small calls, which
+// are not cut and go through queues, take a shorter way (short_program.hpp).
 #pragma once
 
 #include <array>
@@ -25,6 +26,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
 #include "tutti/transport.hpp"
 
@@ -69,6 +71,10 @@ class Executor {
 
   // Does what can be done now; true when anything moved. Requires  a started call.
   bool advance();
+
+  // The same for calls that only wait for a peer's next message: looks for it up to `looks` times.
+  // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
+  bool linger(int looks);
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -166,6 +172,8 @@ class Executor {
   // A call's plan in the form that is run. Calls come back with the same few plans.
   bool repeats(const Call& call, const collectives::Plan& plan) const;
   Status set_up(const collectives::Plan& plan);
+  void choose_way();
+  void reset_channels();
   Result<std::size_t> choose_slices(const collectives::Plan& plan);
   std::size_t measure_blocks();
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
@@ -183,7 +191,9 @@ class Executor {
   bool import_memory(std::size_t peer, const Arrival& arrival);
   void export_memory(std::size_t peer, Arrival& arrival);
 
+  bool conclude();
   void finish();
+  bool advance_steps() { return short_.empty() ? advance_channels() : advance_short(); }
   bool advance_channels();
   bool advance_channel(int channel);
   bool slide_window(Channel& channel);
@@ -199,16 +209,26 @@ class Executor {
   bool source_ready(Attempt& attempt, const CallOperand& source, Place& place);
   bool destinations_ready(Attempt& attempt);
   bool destination_ready(Attempt& attempt, const CallOperand& destination, Place& place);
-  bool reserve_room(Attempt& attempt, std::size_t peer, Place& place);
-  bool refuse_message(const Attempt& attempt, std::size_t peer, std::uint32_t tag,
-                      std::size_t bytes);
+  bool find_payload(int channel, std::size_t peer, std::size_t due,
+                    std::span<const std::byte>& payload);
+  std::byte* reserve_room(int channel, std::size_t peer, std::size_t bytes);
+  void commit_message(int channel, std::size_t peer, std::size_t bytes);
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
+  void compute(StepKind kind, bool finish, std::size_t elements);
+
+  // Calls that are not cut (executor_short.cc).
+  bool advance_short();
+  bool try_short(const ShortStep& step);
+  bool find_sources(const ShortStep& step);
+  bool find_destinations(const ShortStep& step);
+  void finish_messages(const ShortStep& step);
   bool read_too_late(const Attempt& attempt);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 
+  void show_phases();
   void add_absent(std::size_t peer, Awaited& found) const;
   void find_awaited(Attempt& attempt, Awaited& found);
   bool find_awaited_sources(Attempt& attempt, Awaited& found);
@@ -241,6 +261,8 @@ class Executor {
   std::shared_ptr<const collectives::LoweredProgram> lowered_;
   collectives::PlanSettings settings_;
   CallProgram* program_ = nullptr;
+  ShortProgram short_;                // of the call's shape; empty when it is cut, or direct
+  std::uint64_t short_complete_ = 0;  // its steps, by bit
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t slice_elements_ = 1;             // of a block

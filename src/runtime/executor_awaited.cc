@@ -24,6 +24,7 @@ void Executor::Awaited::add(Rank awaited, std::string text) {
 Executor::Awaited Executor::awaited() {
   Awaited found;
   if (done()) return found;
+  if (!short_.empty()) show_phases();
   // The first slice that is not complete waits for nothing but peers; later ones may wait for it.
   for (int channel = 0; channel < static_cast<int>(channels_.size()); ++channel) {
     Channel& c = channels_[index(channel)];
@@ -38,6 +39,19 @@ Executor::Awaited Executor::awaited() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     if (peers_[peer].arrival_due) add_absent(peer, found);
   return found;
+}
+
+// What a short program has come to, as any other would show it.
+void Executor::show_phases() {
+  reset_channels();
+  std::vector<Phase>& phases = channels_[0].phases;
+  for (std::size_t s = 0; s < phases.size(); ++s) {
+    const std::uint64_t depends = short_.steps()[s].depends;
+    if ((short_complete_ >> s & 1) != 0)
+      phases[s] = Phase::complete;
+    else if ((depends & ~short_complete_) == 0)
+      phases[s] = Phase::granted;
+  }
 }
 
 void Executor::add_absent(std::size_t peer, Awaited& found) const {

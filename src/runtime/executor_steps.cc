@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -188,24 +189,29 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
     place = {peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)], source.chunk};
     return endpoint.signalled(Signal::offered) > number_received(attempt, source);
   }
-  Frame frame;
-  if (!endpoint.peek(frame)) return false;
-  std::span<const std::byte> payload = frame.payload;
-  if (static_cast<FrameTag>(frame.tag) == FrameTag::arrival_with_data)
-    payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
-  if (payload.size() != attempt.bytes || static_cast<FrameTag>(frame.tag) == FrameTag::arrival)
-    return refuse_message(attempt, source.stream, frame.tag, payload.size());
+  std::span<const std::byte> payload;
+  if (!find_payload(attempt.channel, source.stream, attempt.bytes, payload)) return false;
   place = {const_cast<std::byte*>(payload.data()), -1};
   return true;
 }
 
-bool Executor::refuse_message(const Attempt& attempt, std::size_t peer, std::uint32_t tag,
-                              std::size_t bytes) {
+// The data of the frame at the head of the queue. False when there is none, or it is not what is
+// due, which ends the call.
+bool Executor::find_payload(int channel, std::size_t peer, std::size_t due,
+                            std::span<const std::byte>& payload) {
+  Frame frame;
+  if (!stream(channel, peer).endpoint->peek(frame)) return false;
+  const auto tag = static_cast<FrameTag>(frame.tag);
+  payload = frame.payload;
+  if (tag == FrameTag::arrival_with_data)
+    payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
+  if (payload.size() == due && tag != FrameTag::arrival) [[likely]]
+    return true;
   fail(Status(StatusCode::mismatch,
               fmt::format("rank {}: {}: rank {} sent a message of {} bytes (tag {}) where {} "
                           "were due",
-                          transport_.rank(), to_string(call_.signature), rank_of(peer), bytes, tag,
-                          attempt.bytes)));
+                          transport_.rank(), to_string(call_.signature), rank_of(peer),
+                          payload.size(), frame.tag, due)));
   return false;
 }
 
@@ -226,7 +232,8 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
   if (destination.way == Way::undecided || !is_next_to_send(attempt, destination)) return false;
   switch (destination.way) {
     case Way::staged:
-      return reserve_room(attempt, destination.stream, place);
+      place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
+      return place.base != nullptr;
     case Way::push:
       place = {peers_[destination.stream].memory[static_cast<std::size_t>(destination.buffer)],
                destination.chunk};
@@ -240,23 +247,29 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
   return true;
 }
 
-bool Executor::reserve_room(Attempt& attempt, std::size_t peer, Place& place) {
-  std::size_t bytes = attempt.bytes;
+// Where a staged message of `bytes` bytes is to be built; null while there is no room. The first
+// message of a call carries the arrival record if both fit one frame.
+std::byte* Executor::reserve_room(int channel, std::size_t peer, std::size_t bytes) {
   bool with_arrival = !peers_[peer].arrival_sent;
-  if (with_arrival && (attempt.channel != 0 || bytes + kArrivalBytes > frame_bytes_max_)) {
-    if (!send_arrival(peer)) return false;
+  if (with_arrival && (channel != 0 || bytes + kArrivalBytes > frame_bytes_max_)) {
+    if (!send_arrival(peer)) return nullptr;
     with_arrival = false;
   }
-  // The first message of a call carries the arrival record if both fit one frame.
-  if (with_arrival) bytes += kArrivalBytes;
-  const std::span<std::byte> room = stream(attempt.channel, peer).endpoint->reserve(bytes);
-  if (room.data() == nullptr) return false;
-  place = {room.data(), -1};
-  if (with_arrival) {
-    std::memcpy(room.data(), record_.data(), kArrivalBytes);
-    place.base += kArrivalBytes;
-  }
-  return true;
+  const std::size_t before = with_arrival ? kArrivalBytes : 0;
+  const std::span<std::byte> room = stream(channel, peer).endpoint->reserve(before + bytes);
+  if (room.data() == nullptr) return nullptr;
+  if (with_arrival) std::memcpy(room.data(), record_.data(), kArrivalBytes);
+  return room.data() + before;
+}
+
+// Sends what was built there.
+void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) {
+  Peer& p = peers_[peer];
+  const bool with_arrival = !std::exchange(p.arrival_sent, true);
+  const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
+  stream(channel, peer)
+      .endpoint->commit(static_cast<std::uint32_t>(tag),
+                        bytes + (with_arrival ? kArrivalBytes : 0));
 }
 
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
@@ -295,9 +308,14 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
     if (step.kind == StepKind::copy && destination == source_pointers_[0]) continue;
     destination_pointers_.push_back(destination);
   }
+  compute(step.kind, step.finish, elements);
+}
+
+// From source_pointers_ to destination_pointers_, where there are any.
+void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
   if (destination_pointers_.empty()) return;
   const auto stores = streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached;
-  if (step.kind == StepKind::copy) {
+  if (kind == StepKind::copy) {
     kernels::copy(source_pointers_[0], destination_pointers_, elements * element_bytes_, stores);
     return;
   }
@@ -305,7 +323,7 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
     return fold(
         {*call_.custom, call_.signature.type, source_pointers_, destination_pointers_, elements},
         partial_results_);
-  const bool divides = step.finish && call_.signature.op == ReduceOp::avg;
+  const bool divides = finish && call_.signature.op == ReduceOp::avg;
   kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
                    destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
                    stores, program_->lowered().ordered});
@@ -335,12 +353,7 @@ void Executor::finish_messages(Attempt& attempt) {
       s.endpoint->signal(what, number_sent(attempt, destination) + 1);
       continue;
     }
-    Peer& peer = peers_[destination.stream];
-    const bool with_arrival = !peer.arrival_sent;
-    const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
-    s.endpoint->commit(static_cast<std::uint32_t>(tag),
-                       attempt.bytes + (with_arrival ? kArrivalBytes : 0));
-    peer.arrival_sent = true;
+    commit_message(attempt.channel, destination.stream, attempt.bytes);
   }
   for (const CallOperand& source : program_->sources(attempt.step)) {
     if (!source.is_message || source.way == Way::push) continue;

@@ -3,20 +3,14 @@
 
 #include <sched.h>
 
+#include "base/pause.hpp"
+
 namespace tutti::runtime {
 namespace {
 
 constexpr std::chrono::microseconds kSleepAfter{1000};
 constexpr std::chrono::milliseconds kLong{2000};
 constexpr int kRoundsPerLook = 64;  // at the clock
-
-void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 
@@ -31,7 +25,7 @@ bool Waiter::idle() {
   ++idle_rounds_;
   const bool still_spinning = !yields_at_once_ && !sleeps_at_once_ && idle_rounds_ <= kSpinRounds;
   if (still_spinning || (spins_ && looking_ && idle_rounds_ % kRoundsPerLook != 0)) {
-    pause_core();
+    base::pause_core();
     return false;
   }
   if (!looking_ || idle_rounds_ % kRoundsPerLook == 0 || sleeping_) look_at_clock();

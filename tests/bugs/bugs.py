@@ -25,6 +25,7 @@ class Bug:
 
 EXECUTOR = "src/runtime/executor.cc"
 STEPS = "src/runtime/executor_steps.cc"
+SHORT = "src/runtime/executor_short.cc"
 PROGRAM = "src/runtime/call_program.cc"
 ARRIVAL = "src/runtime/arrival.cc"
 CHECK = "src/runtime/strict.cc"
@@ -63,7 +64,11 @@ BUGS = [
         "if (destination.way == Way::undecided || !is_next_to_send(attempt, destination)) return",
         "if (destination.way == Way::undecided) return"),
     Bug("average-divided-twice", "divides at every step of a reduction", CALLS, STEPS,
-        "const bool divides = step.finish && call_", "const bool divides = call_"),
+        "const bool divides = finish && call_", "const bool divides = call_"),
+    Bug("short-step-waits-for-none", "a step of a small call waits for no other", CALLS, SHORT,
+        "(step.depends & ~short_complete_) == 0;", "true;"),
+    Bug("short-messages-overtake", "a small call sends messages in any order", CALLS, SHORT,
+        "      if (stream(kWhole, peer).sent[kStaged] != destination.ordinal) return false;\n", ""),
     # ---- The life of a call ----
     Bug("window-not-skipped", "does not skip slices that the window slid past", CALLS, EXECUTOR,
         "slice = std::max(slice + 1, c.first_slice);", "++slice;"),
@@ -81,6 +86,8 @@ BUGS = [
     Bug("repeats-ignores-count", "takes a call of another count for the same call", CALLS, EXECUTOR,
         "call_.blocks == nullptr && call.signature.count == call_.signature.count &&",
         "call_.blocks == nullptr &&"),
+    Bug("short-program-kept", "a call that is cut runs the program of one that was not", CALLS,
+        EXECUTOR, "  else\n    short_.clear();\n", ""),
     Bug("scratch-not-grown", "keeps scratch memory that is too small", CALLS, EXECUTOR,
         "if (needed <= scratch_bytes_) return", "if (scratch_bytes_ > 0 || needed == 0) return"),
     Bug("scratch-leaks", "forgets the old scratch memory when it grows", CALLS, EXECUTOR,
@@ -102,8 +109,8 @@ BUGS = [
         "  for (std::size_t s = channels; s < streams_.size(); s += channels) {\n"
         "    if (streams_[s].endpoint == nullptr) continue;\n    const std::uint64_t word"),
     Bug("direct-call-looks-away", "a direct call is right although a peer took its memory back",
-        FAULTS, EXECUTOR, "    if (call_.signature.direct && hear_of_failures()) return true;\n",
-        ""),
+        FAULTS, EXECUTOR, "if (!call_.signature.direct || !hear_of_failures()) finish();",
+        "finish();"),
     Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
         "if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]", "if (false)"),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,
@@ -166,31 +173,21 @@ BUGS = [
         "    if (is_lost(rank)) answer_late(rank, instance_);\n"),
     # ---- Mismatches ----
     Bug("count-not-encoded", "arrival records do not tell the count", STRICT, ARRIVAL,
-        "  writer.put(static_cast<std::uint32_t>(s.count));\n",
-        "  writer.put(std::uint32_t{0});\n"),
+        "root << 16 | s.count << 48,\n      s.count >> kCountBitsBelow | ", "root << 16,\n      "),
     Bug("type-not-encoded", "arrival records do not tell the type", STRICT, ARRIVAL,
-        "  writer.put(static_cast<std::uint8_t>(s.type));\n", "  writer.put(std::uint8_t{0});\n"),
+        " | number(s.type) << 56,", ","),
     Bug("op-not-encoded", "arrival records do not tell the operation", STRICT, ARRIVAL,
-        "special == 0 ? static_cast<std::uint8_t>(s.op)", "special == 0 ? std::uint8_t{0}"),
+        "      op | number(kind) << 8", "      (op & 0) | number(kind) << 8"),
     Bug("root-and-plan-not-encoded", "arrival records tell neither root nor plan", STRICT, ARRIVAL,
-        "  writer.put(s.root);\n"
-        "  TUTTI_ASSERT(s.count <= kCountMax, \"a count that memory can hold\");\n"
-        "  writer.put(static_cast<std::uint32_t>(s.count));\n"
-        "  writer.put(static_cast<std::uint16_t>(s.count >> 32));\n"
-        "  writer.put(s.history);\n"
-        "  writer.put(s.plan_hash);\n",
-        "  writer.put(std::int32_t{0});\n"
-        "  TUTTI_ASSERT(s.count <= kCountMax, \"a count that memory can hold\");\n"
-        "  writer.put(static_cast<std::uint32_t>(s.count));\n"
-        "  writer.put(static_cast<std::uint16_t>(s.count >> 32));\n"
-        "  writer.put(s.history);\n"
-        "  writer.put(std::uint64_t{0});\n"),
+        "number(kind) << 8 | root << 16 | s.count << 48,\n"
+        "      s.count >> kCountBitsBelow | number(s.history) << 32, s.plan_hash};",
+        "number(kind) << 8 | (root & 0) | s.count << 48,\n"
+        "      s.count >> kCountBitsBelow | number(s.history) << 32, 0};"),
     Bug("history-forgotten", "calls do not tell of those before them", MISMATCHES, STATE,
         "    history_ = history_after(s);\n", ""),
     Bug("direct-inquiry-unread", "who asks in a direct call is not answered", MISMATCHES, ARRIVAL,
-        "  Reader reader(bytes);\n  return take_signature(reader);\n",
-        "  const auto arrival = decode_arrival(bytes);\n"
-        "  if (!arrival) return std::nullopt;\n  return arrival->signature;\n"),
+        "      kind > kVaried)\n",
+        "      kind > kVaried || (kind == kDirect && bytes.size() < kDirectArrivalBytes))\n"),
     Bug("strays-not-found", "does not look for calls that it takes no part in", MISMATCHES, STATE,
         "  else\n    executor_->find_strays();\n", ""),
     Bug("inquiry-not-answered", "does not compare the call of one that waits for it", MISMATCHES,

@@ -23,7 +23,8 @@ class CheckedTransport final : public Transport {
   }
 
   TransportTraits traits() const override {
-    return {.name = inner_->traits().name, .direct = false, .any_memory = false};
+    const TransportTraits inner = inner_->traits();
+    return {.name = inner.name, .direct = false, .any_memory = false, .immediate = inner.immediate};
   }
   Rank rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }

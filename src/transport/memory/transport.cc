@@ -62,7 +62,7 @@ class MemoryTransport final : public Transport {
   }
 
   TransportTraits traits() const override {
-    return {.name = "memory", .direct = true, .any_memory = true};
+    return {.name = "memory", .direct = true, .any_memory = true, .immediate = true};
   }
   Rank rank() const override { return rank_; }
   int size() const override { return world_->size(); }

@@ -117,7 +117,9 @@ class ShmTransport final : public Transport {
   Status hand_out_board(const Descriptor& board, Clock::time_point deadline,
                         const std::function<Status()>& bad_news);
 
-  TransportTraits traits() const override { return {.name = "shm", .direct = true}; }
+  TransportTraits traits() const override {
+    return {.name = "shm", .direct = true, .any_memory = false, .immediate = true};
+  }
   Rank rank() const override { return self_.rank; }
   int size() const override { return static_cast<int>(addresses_.size()); }
   std::size_t frame_bytes_max() const override { return frame_bytes_max_; }

@@ -1,0 +1,48 @@
+// short_program.cc: see short_program.hpp.
+#include "runtime/short_program.hpp"
+
+#include "base/assert.hpp"
+#include "collectives/footprint.hpp"
+
+namespace tutti::runtime {
+
+void ShortProgram::lay_out(const CallProgram& program, const collectives::Geometry& whole,
+                           std::size_t element_bytes) {
+  TUTTI_ASSERT(fits(program), "a short program has few steps");
+  clear();
+  for (const CallStep& from : program.steps()) {
+    ShortStep step;
+    step.kind = from.kind;
+    step.finish = from.finish;
+    step.sources = from.sources;
+    step.destinations = from.destinations;
+    step.end = from.end;
+    for (std::uint32_t d = from.depends; d < from.depends_end; ++d)
+      step.depends |= std::uint64_t{1} << program.dependencies()[d].step;
+    // Chunks that follow each other lie one behind the other where nothing is cut.
+    const std::int32_t first = program.operand(from.in_memory).chunk;
+    for (std::int32_t piece = 0; piece < from.pieces; ++piece)
+      step.elements += whole.of(first + piece, 0, 0).count;
+    for (std::uint32_t i = from.sources; i < from.end; ++i) {
+      const CallOperand& operand = program.operand(i);
+      const std::size_t begin =
+          operand.is_message ? 0 : whole.of(operand.chunk, 0, 0).begin * element_bytes;
+      operands_.push_back(
+          {operand.is_message, operand.buffer, begin, operand.stream, operand.ordinal});
+    }
+    steps_.push_back(step);
+  }
+  all_ = steps_.size() == kStepsMax ? ~std::uint64_t{0} : (std::uint64_t{1} << steps_.size()) - 1;
+}
+
+void ShortProgram::clear() {
+  steps_.clear();
+  operands_.clear();
+  all_ = 0;
+}
+
+std::size_t ShortProgram::memory_bytes() const {
+  return collectives::bytes_of(steps_) + collectives::bytes_of(operands_);
+}
+
+}  // namespace tutti::runtime

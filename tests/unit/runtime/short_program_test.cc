@@ -1,0 +1,183 @@
+// Short programs: that they say what the program says that they were made of, and that calls which
+// have one take turns with calls that have none.
+#include "runtime/short_program.hpp"
+
+#include <gtest/gtest.h>
+
+#include "collectives/algorithms/table.hpp"
+#include "collectives/lowering.hpp"
+#include "runtime/executor.hpp"
+#include "transport/memory/transport.hpp"
+#include "unit/runtime/world.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using namespace testing;
+using collectives::Geometry;
+
+constexpr int kRanks = 6;
+constexpr std::size_t kElementBytes = 4;
+
+CallProgram make(const collectives::Algorithm& algorithm, int ranks, Rank rank) {
+  const auto schedule = collectives::build(algorithm, ranks, 0);
+  return CallProgram(
+      std::make_shared<collectives::LoweredProgram>(collectives::lower(*schedule, rank)));
+}
+
+void expect_same_operand(const CallOperand& from, const ShortOperand& to, const Geometry& whole) {
+  ASSERT_EQ(to.is_message, from.is_message);
+  if (from.is_message) {
+    EXPECT_EQ(to.stream, from.stream);
+    EXPECT_EQ(to.ordinal, from.ordinal);
+  } else {
+    EXPECT_EQ(to.buffer, from.buffer);
+    EXPECT_EQ(to.offset, whole.of(from.chunk, 0, 0).begin * kElementBytes);
+  }
+}
+
+// A range of chunks is one piece of memory, whatever its chunks' sizes are.
+std::size_t elements_of(const CallProgram& program, const CallStep& step, const Geometry& whole) {
+  const std::int32_t first = program.operand(step.in_memory).chunk;
+  const auto last = whole.of(first + step.pieces - 1, 0, 0);
+  return last.begin + last.count - whole.of(first, 0, 0).begin;
+}
+
+TEST(ShortProgram, SaysWhatTheProgramSays) {
+  int compared = 0;
+  for (const collectives::Algorithm& algorithm : collectives::all_algorithms()) {
+    if (!algorithm.shape(kRanks, 0, 1).ok()) continue;
+    SCOPED_TRACE(std::string(to_string(algorithm.collective)) + " " + std::string(algorithm.name));
+    const CallProgram program = make(algorithm, kRanks, 4);
+    if (!ShortProgram::fits(program)) continue;
+    const Geometry whole(13, program.lowered().shape.chunks, 1, 1);
+    ShortProgram made;
+    made.lay_out(program, whole, kElementBytes);
+    ASSERT_EQ(made.steps().size(), program.steps().size());
+    for (std::size_t s = 0; s < made.steps().size(); ++s) {
+      const CallStep& from = program.steps()[s];
+      const ShortStep& to = made.steps()[s];
+      EXPECT_EQ(to.kind, from.kind);
+      EXPECT_EQ(to.finish, from.finish);
+      EXPECT_EQ(to.elements, elements_of(program, from, whole));
+      std::uint64_t depends = 0;
+      for (std::uint32_t d = from.depends; d < from.depends_end; ++d)
+        depends |= std::uint64_t{1} << program.dependencies()[d].step;
+      EXPECT_EQ(to.depends, depends);
+      ASSERT_EQ(made.sources(to).size(), program.sources(from).size());
+      for (std::size_t i = 0; i < made.sources(to).size(); ++i)
+        expect_same_operand(program.sources(from)[i], made.sources(to)[i], whole);
+      ASSERT_EQ(made.destinations(to).size(), program.destinations(from).size());
+      for (std::size_t i = 0; i < made.destinations(to).size(); ++i)
+        expect_same_operand(program.destinations(from)[i], made.destinations(to)[i], whole);
+    }
+    EXPECT_EQ(static_cast<std::size_t>(__builtin_popcountll(made.all())), made.steps().size());
+    made.clear();
+    EXPECT_TRUE(made.empty());
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
+}
+
+TEST(ShortProgram, OnlyFewStepsFitAWord) {
+  const auto ring = collectives::find_algorithm(Collective::all_reduce, "ring");
+  EXPECT_TRUE(ShortProgram::fits(make(**ring, kRanks, 0)));
+  EXPECT_FALSE(ShortProgram::fits(make(**ring, 64, 0)));
+}
+
+// ---- Two ranks that call ----
+
+class TwoRanks : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kFrameBytes = 1024;
+
+  TwoRanks() {
+    transport::TransportOptions options;
+    options.size = 2;
+    options.channel_count = 1;
+    options.frame_bytes_max = kFrameBytes;
+    options.queue_bytes = 2 * kFrameBytes;
+    const auto world = transport::MemoryWorld::make(options);
+    const auto algorithm = collectives::find_algorithm(Collective::all_reduce, "direct");
+    auto programs = collectives::lower_all(*collectives::build(**algorithm, 2, 0, 1));
+    for (Rank r = 0; r < 2; ++r) {
+      transports_.push_back(transport::make_memory_transport(world, r));
+      executors_.push_back(std::make_unique<Executor>(*transports_.back()));
+      plans_.push_back({"direct",
+                        {1, kFrameBytes, false},
+                        std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
+                        42});
+    }
+  }
+
+  void start(std::size_t count) {
+    ++sequence_;
+    for (Rank r = 0; r < 2; ++r) {
+      auto& data = data_[idx(r)];
+      data.resize(count);
+      for (std::size_t i = 0; i < count; ++i) data[i] = contribution(r, i);
+      auto* memory = reinterpret_cast<std::byte*>(data.data());
+      const Signature signature{
+          sequence_, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, count, 42};
+      ASSERT_TRUE(executors_[idx(r)]->start({signature, memory, memory}, plans_[idx(r)]).ok());
+    }
+  }
+
+  void expect_sums() {
+    for (const auto& data : data_)
+      for (std::size_t i = 0; i < data.size(); ++i)
+        ASSERT_EQ(data[i], contribution(0, i) + contribution(1, i)) << i;
+  }
+
+  void finish() {
+    for (int round = 0; round < 1000; ++round)
+      for (std::size_t r = 0; r < 2; ++r) {
+        ASSERT_TRUE(transports_[r]->poll().ok());
+        executors_[r]->advance();
+        ASSERT_TRUE(executors_[r]->status().ok()) << executors_[r]->status().to_string();
+      }
+    ASSERT_TRUE(executors_[0]->done() && executors_[1]->done());
+    expect_sums();
+  }
+
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<collectives::Plan> plans_;
+  std::vector<std::int64_t> data_[2];
+  std::uint32_t sequence_ = 0;
+};
+
+// Each call leaves the other kind nothing but the connections.
+TEST_F(TwoRanks, WholeAndCutCallsTakeTurns) {
+  for (const std::size_t count : {1U, 1U, 700U, 3U, 700U, 701U, 0U, 5U, 300U, 1U}) {
+    SCOPED_TRACE(count);
+    start(count);
+    finish();
+  }
+}
+
+TEST_F(TwoRanks, LingeringSeesAMessageWithoutAPoll) {
+  start(2);
+  finish();  // now they are connected
+  start(2);
+  executors_[0]->advance();
+  EXPECT_FALSE(executors_[0]->linger(10)) << "nothing came";
+  EXPECT_EQ(executors_[0]->awaited().what, "rank 1 to make the same call");
+  executors_[1]->advance();
+  EXPECT_TRUE(executors_[0]->linger(10));
+  for (std::size_t turn = 0; turn < 10; ++turn) executors_[turn % 2]->linger(1);
+  EXPECT_TRUE(executors_[0]->done() && executors_[1]->done());
+  EXPECT_FALSE(executors_[0]->linger(10)) << "there is nothing left to do";
+  expect_sums();
+}
+
+TEST_F(TwoRanks, CutCallsDoNotLinger) {
+  start(700);
+  executors_[0]->advance();
+  executors_[1]->advance();
+  EXPECT_FALSE(executors_[0]->linger(10));
+  finish();
+}
+
+}  // namespace
+}  // namespace tutti::runtime
