@@ -95,7 +95,7 @@ void ChaosWorld::go_astray() {
       run_call(draw_call(dice_, size(), room_));
     else
       run_messages();
-  } while (fine() && dice_.one_in(2));
+  } while (fine() && !dice_.one_in(3));
 }
 
 void ChaosWorld::follow_habit(Participant& p) {

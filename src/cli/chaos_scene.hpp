@@ -39,6 +39,7 @@ struct Participant {
   bool gone = false;  // dead, or aborted and left
   Habit habit = Habit::wait;
   std::uint64_t paused_until = 0;
+  std::uint64_t slowness = 1;  // looks so much less often than others
   unsigned moves = 0;
 
   // Of the communicator at present.

@@ -89,6 +89,10 @@ ChaosVerdict ChaosWorld::run() {
 
 void ChaosWorld::draw_faults() {
   faults_.draw(dice_, size());
+  // What comes to a slow rank comes all at once, data as well as news.
+  if (dice_.one_in(3))
+    for (Participant& p : participants_)
+      if (dice_.one_in(3)) p.slowness = 4 + dice_.below(40);
   astray_ = dice_.one_in(2);
   if (!astray_) return;
   const ChaosHabits habits(dice_);
