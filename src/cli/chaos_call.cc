@@ -148,7 +148,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   if (varies) draw_counts(dice, call);
   planned.settings.channels = varies ? 1 : dice.between(1, room.channels);
   planned.settings.slice_bytes = draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
-  planned.settings.direct = dice.below(2) == 0 && !varies;
+  planned.settings.direct = (dice.below(2) == 0 || room.direct) && !varies;
   planned.ordered = is_reduction(call.collective) && dice.one_in(4);
   planned.in_place = dice.below(2) == 0 && !varies && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
@@ -297,8 +297,8 @@ bool holds_only(DataType type, const std::byte* array, std::size_t count, double
 }  // namespace
 
 RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& planned, Rank rank,
-                         const PlannedCall* variant)
-    : transport_(transport), in_place_(false) {
+                         const PlannedCall* variant, bool all_shareable)
+    : transport_(transport), all_shareable_(all_shareable), in_place_(false) {
   const ChaosCall& c = planned.call;
   const std::size_t element = size_of(c.type);
   const bool only_root = c.collective == Collective::gather || c.collective == Collective::scatter;
@@ -336,7 +336,7 @@ RankBuffers::~RankBuffers() {
 }
 
 std::byte* RankBuffers::allocate(Dice& dice, std::size_t bytes) {
-  const bool shareable = dice.below(2) == 0;
+  const bool shareable = dice.below(2) == 0 || all_shareable_;
   void* memory = shareable ? transport_.allocate_shareable(bytes + 1) : nullptr;
   const bool is_transports = memory != nullptr;
   if (!is_transports) memory = ::operator new(bytes + 1);

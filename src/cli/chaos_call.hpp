@@ -41,7 +41,8 @@ std::string describe(const PlannedCall& planned);
 struct CallRoom {
   int channels = 1;
   std::size_t frame_bytes = 4096;
-  bool varied = true;  // blocks may differ in size
+  bool varied = true;   // blocks may differ in size
+  bool direct = false;  // whatever can be
 };
 
 // Any call of `ranks`.
@@ -75,9 +76,9 @@ void vary(runtime::CommunicatorState::Request& request, const ChaosCall& call,
 // One rank's buffers for a call, or for two that may differ.
 class RankBuffers {
  public:
-  // Some of the memory may be the transport's, which peers can address.
+  // Some of the memory may be the transport's, which peers can address; or all.
   RankBuffers(Dice& dice, Transport& transport, const PlannedCall& planned, Rank rank,
-              const PlannedCall* variant = nullptr);
+              const PlannedCall* variant = nullptr, bool all_shareable = false);
   ~RankBuffers();
   RankBuffers(const RankBuffers&) = delete;
   RankBuffers& operator=(const RankBuffers&) = delete;
@@ -102,6 +103,7 @@ class RankBuffers {
   std::byte* allocate(Dice& dice, std::size_t bytes);
 
   Transport& transport_;
+  bool all_shareable_;
   bool in_place_;
   std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;

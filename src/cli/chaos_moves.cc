@@ -202,7 +202,8 @@ void ChaosWorld::take_turn() {
   const Rank whom =
       anybody ? static_cast<Rank>(world_->random(participants_.size())) : waking_.awake(share);
   Participant& p = participants_[at(whom)];
-  if (p.slowness > 1 && world_->random(p.slowness) != 0) return;
+  const bool slow = p.slowness > 1 && p.task == Participant::Task::call;
+  if (slow && world_->random(p.slowness) != 0) return;
   const bool agrees = p.task == Participant::Task::agree;
   const bool moved = move(p);
   waking_.looked(whom, moved, agrees ? kLooksInVainAgreeing : kLooksInVain);

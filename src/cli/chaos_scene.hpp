@@ -80,6 +80,7 @@ class ChaosWorld {
   // ---- Faults ----
 
   void draw_faults();
+  void draw_slowness();
   void draw_fault_of_agreement();
   int living() const;
   void strike_due();
@@ -181,6 +182,7 @@ class ChaosWorld {
   ChaosFaults faults_;
   bool astray_ = false;  // ranks have habits
   bool direct_messages_ = false;
+  bool all_shareable_ = false;
   std::vector<Rank> aborted_;
   std::uint64_t turns_ = 0;
 };

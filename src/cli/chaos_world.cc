@@ -13,7 +13,8 @@ namespace {
 using runtime::CommunicatorState;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr int kCallsAfter = 4;  // a mismatch, until all ranks know
+constexpr int kCallsAfter = 4;      // a mismatch, until all ranks know
+constexpr std::size_t kEarly = 2;  // looks of each rank
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -89,14 +90,26 @@ ChaosVerdict ChaosWorld::run() {
 
 void ChaosWorld::draw_faults() {
   faults_.draw(dice_, size());
-  // What comes to a slow rank comes all at once, data as well as news.
-  if (dice_.one_in(3))
-    for (Participant& p : participants_)
-      if (dice_.one_in(3)) p.slowness = 4 + dice_.below(40);
+  if (dice_.one_in(3)) draw_slowness();
   astray_ = dice_.one_in(2);
   if (!astray_) return;
   const ChaosHabits habits(dice_);
   for (Participant& p : participants_) p.habit = habits.draw(dice_);
+}
+
+// What comes to a slow rank comes all at once, data as well as news: it may still touch memory of
+// others for which the call is over.
+void ChaosWorld::draw_slowness() {
+  const std::uint64_t magnitudes[] = {10, 60, 300};
+  const std::uint64_t slowness = dice_.one_of(magnitudes);
+  const std::uint64_t of_three = 1 + dice_.below(2);
+  for (Participant& p : participants_)
+    if (dice_.below(3) < of_three) p.slowness = slowness;
+  all_shareable_ = dice_.one_in(2);
+  room_.direct = all_shareable_;
+  if (!dice_.one_in(4))
+    faults_.add({dice_.below(kEarly * slowness * at(size())), dice_.between(0, size() - 1),
+                 Fault::Kind::abort});
 }
 
 void ChaosWorld::trouble(Outcome outcome, std::string text) {
@@ -155,7 +168,8 @@ void ChaosWorld::prepare(Participant& p, const PlannedCall& planned, const Plann
                          Rank odd) {
   const Rank r = p.comm->rank();
   judge_memory(p);
-  p.buffers = std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant);
+  p.buffers =
+      std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant, all_shareable_);
   p.planned = variant != nullptr && r == odd ? variant : &planned;
   p.varied_call = variant != nullptr;
   p.task = Participant::Task::enter;
