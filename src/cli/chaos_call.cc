@@ -120,6 +120,9 @@ bool may_vary(const ScheduleShape& shape) {
 
 std::string describe(const PlannedCall& planned) {
   const ChaosCall& c = planned.call;
+  if (planned.is_message())
+    return fmt::format("message {} -> {} of {} x {}", planned.from, planned.to, c.count,
+                       to_string(c.type));
   return fmt::format(
       "{} {} of {} x {}, {}, root {}, group {}, {} channels, slices of {}, {}{}",
       planned.algorithm->name, std::string(to_string(c.collective)) + (c.varied() ? "_v" : ""),
@@ -145,7 +148,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   if (varies) draw_counts(dice, call);
   planned.settings.channels = varies ? 1 : dice.between(1, room.channels);
   planned.settings.slice_bytes = draw_slice_bytes(dice, planned, schedule.shape, room.frame_bytes);
-  planned.settings.direct = dice.below(2) == 0 && !varies;
+  planned.settings.direct = (dice.below(2) == 0 || room.direct) && !varies;
   planned.ordered = is_reduction(call.collective) && dice.one_in(4);
   planned.in_place = dice.below(2) == 0 && !varies && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
@@ -203,6 +206,19 @@ PlannedCall draw_variant(Dice& dice, const PlannedCall& call, const CallRoom& ro
   }
 }
 
+PlannedCall draw_message(Dice& dice, int ranks, Rank from, Rank to, std::size_t count_max) {
+  PlannedCall planned;
+  ChaosCall& call = planned.call;
+  call.collective = Collective::send_recv;
+  call.ranks = ranks;
+  call.root = (to - from + ranks) % ranks;
+  call.type = dice.one_of(kAllDataTypes);
+  call.count = 1 + dice.below(count_max);
+  planned.from = from;
+  planned.to = to;
+  return planned;
+}
+
 Plans plain_plans(const char* name, Collective collective, int ranks, std::size_t slice_bytes) {
   const auto algorithm = collectives::find_algorithm(collective, name);
   TUTTI_ASSERT(algorithm.ok(), "the table has it");
@@ -223,7 +239,10 @@ runtime::CommunicatorState::Request request_of(const PlannedCall& planned, Rank 
   request.count = c.count;
   request.type = c.type;
   request.op = c.op;
-  if (c.collective == Collective::send_recv) {
+  if (planned.is_message()) {
+    request.to = rank == planned.from ? planned.to : -1;
+    request.from = rank == planned.to ? planned.from : -1;
+  } else if (c.collective == Collective::send_recv) {
     request.to = (rank + c.root) % c.ranks;
     request.from = (rank - c.root + c.ranks) % c.ranks;
   } else if (has_root(c.collective)) {
@@ -264,9 +283,22 @@ void vary(runtime::CommunicatorState::Request& request, const ChaosCall& call,
 
 // ---- Buffers ----
 
+namespace {
+
+bool holds_only(DataType type, const std::byte* array, std::size_t count, double value) {
+  if (count == 0) return true;
+  const std::size_t element = size_of(type);
+  std::byte one[8];
+  write_all(type, one, 1, value);
+  return std::memcmp(array, one, element) == 0 &&
+         std::memcmp(array, array + element, (count - 1) * element) == 0;
+}
+
+}  // namespace
+
 RankBuffers::RankBuffers(Dice& dice, Transport& transport, const PlannedCall& planned, Rank rank,
-                         const PlannedCall* variant)
-    : transport_(transport), in_place_(false) {
+                         const PlannedCall* variant, bool all_shareable)
+    : transport_(transport), all_shareable_(all_shareable), in_place_(false) {
   const ChaosCall& c = planned.call;
   const std::size_t element = size_of(c.type);
   const bool only_root = c.collective == Collective::gather || c.collective == Collective::scatter;
@@ -304,7 +336,7 @@ RankBuffers::~RankBuffers() {
 }
 
 std::byte* RankBuffers::allocate(Dice& dice, std::size_t bytes) {
-  const bool shareable = dice.below(2) == 0;
+  const bool shareable = dice.below(2) == 0 || all_shareable_;
   void* memory = shareable ? transport_.allocate_shareable(bytes + 1) : nullptr;
   const bool is_transports = memory != nullptr;
   if (!is_transports) memory = ::operator new(bytes + 1);
@@ -320,6 +352,14 @@ void RankBuffers::fill(const ChaosCall& c, Rank rank) {
 void RankBuffers::spoil(const ChaosCall& c, Rank rank) {
   write_all(c.type, output_, output_count(c, rank), kReused);
   write_all(c.type, input_, input_count(c, rank), kReused);
+  spoiled_ = &c;
+}
+
+bool RankBuffers::left_alone(Rank rank) const {
+  if (spoiled_ == nullptr) return true;
+  const ChaosCall& c = *spoiled_;
+  return holds_only(c.type, output_, output_count(c, rank), kReused) &&
+         holds_only(c.type, input_, input_count(c, rank), kReused);
 }
 
 std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank,
@@ -327,6 +367,8 @@ std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank,
   const ChaosCall& c = planned.call;
   const std::size_t bytes = output_count(c, rank) * size_of(c.type);
   std::vector<std::byte> untouched;
+  if (planned.is_message() && rank != planned.to)
+    return touched(c, rank) ? fmt::format("rank {} received what it sent", rank) : std::string();
   const std::vector<std::byte>* wanted = oracle.expected(rank);
   if (wanted == nullptr) {
     if (in_place_ || bytes == 0) return {};
@@ -344,11 +386,7 @@ std::string RankBuffers::find_wrong(const PlannedCall& planned, Rank rank,
 }
 
 bool RankBuffers::touched(const ChaosCall& c, Rank rank) const {
-  std::byte untouched[8];
-  write_all(c.type, untouched, 1, kUntouched);
-  for (std::size_t i = 0; i < output_count(c, rank); ++i)
-    if (load(c.type, output_, i) != load(c.type, untouched, 0)) return true;
-  return false;
+  return !holds_only(c.type, output_, output_count(c, rank), kUntouched);
 }
 
 }  // namespace tutti::cli

@@ -42,6 +42,7 @@ struct Tally {
   std::uint64_t silent_kills = 0;
   std::uint64_t pauses = 0;
   std::uint64_t aborts = 0;
+  std::uint64_t leavers = 0;
   std::uint64_t damaged_frames = 0;
   std::uint64_t mismatches = 0;
   std::uint64_t failed_calls = 0;
@@ -61,6 +62,7 @@ void count(Tally& tally, std::uint64_t seed, const ChaosVerdict& verdict) {
   tally.silent_kills += static_cast<std::uint64_t>(verdict.silent_kills);
   tally.pauses += static_cast<std::uint64_t>(verdict.pauses);
   tally.aborts += static_cast<std::uint64_t>(verdict.aborts);
+  tally.leavers += static_cast<std::uint64_t>(verdict.leavers);
   tally.damaged_frames += verdict.damaged_frames;
   tally.mismatches += static_cast<std::uint64_t>(verdict.mismatches);
   tally.shrinks += static_cast<std::uint64_t>(verdict.shrinks);
@@ -117,9 +119,9 @@ int report(const Tally& tally, double seconds, const ChaosOptions& options) {
   if (options.limits.faults)
     fmt::print(
         "{} ranks died and {} fell silent, {} paused, {} aborted, {} frames were damaged; {} calls "
-        "failed for it, and named the cause; {} times the survivors went on\n",
+        "failed for it, and named the cause; {} ranks left, {} times the survivors went on\n",
         tally.kills, tally.silent_kills, tally.pauses, tally.aborts, tally.damaged_frames,
-        tally.failed_calls, tally.shrinks);
+        tally.failed_calls, tally.leavers, tally.shrinks);
   if (options.limits.mismatches)
     fmt::print("{} times a rank made another call than the others, and all of them were told{}\n",
                tally.mismatches, options.limits.strict ? " before anything was written" : "");

@@ -9,14 +9,11 @@ namespace {
 
 using Outcome = ChaosVerdict::Outcome;
 
-// a mismatch, until all ranks know
 constexpr unsigned kMovesPerLookBack = 8;
 // Without an end of a call or agreement, for each that may move: a thousand times what any needs.
 constexpr std::uint64_t kMovesPerActorMax = 200'000;
 constexpr int kPatienceSweeps = 30;  // of all ranks without a move, before the world stands still
-// of all ranks without a move, before the world stands still
 constexpr std::uint64_t kPause = 1000;  // turns
-// turns
 // Looks of a rank for which nothing new arrives: enough for it to look after what the transport
 // does not tell (CommunicatorParts::Patience). Without effect while it agrees.
 constexpr int kLooksInVain = 9;
@@ -69,7 +66,8 @@ void ChaosWorld::strike(const Fault& fault, Participant& p) {
   ++(silent ? verdict_.silent_kills : verdict_.kills);
   say(fmt::format("  rank {} dies{} at turn {}", p.rank, silent ? " silently" : "", turns_));
   world_->kill(p.rank, silent);
-  p.gone = task_ended_ = true;
+  p.gone = true;
+  end_task();
 }
 
 // An error is right when something happened that explains it, and it names whom it should.
@@ -96,7 +94,7 @@ void ChaosWorld::judge_failure(const Participant& p, const Status& status) {
       right = verdict_.mismatches > 0;
       break;
     case StatusCode::revoked:
-      right = recovering_;
+      right = recovering_ || (known && participants_[at(whom)].habit == Habit::revoke);
       break;
     default:
       break;
@@ -109,22 +107,33 @@ void ChaosWorld::judge_failure(const Participant& p, const Status& status) {
 // True when the rank moved.
 bool ChaosWorld::move(Participant& p) {
   if (p.gone || p.paused_until > turns_) return false;
-  bool moved = false;
+  bool moved = true;
+  world_->begin_stores(p.rank);
+  act(p, moved);
+  if (!p.former.empty() && ++p.moves % kMovesPerLookBack == 0)
+    for (const auto& old : p.former) moved |= old->drive();
+  world_->end_stores(p.rank);
+  return moved;
+}
+
+void ChaosWorld::act(Participant& p, bool& moved) {
   switch (p.task) {
     case Participant::Task::enter:
-      enter(p);
-      moved = true;
-      break;
+      return enter(p);
     case Participant::Task::call:
       moved = p.comm->drive();
       if (p.task == Participant::Task::call) leave_if_done(p);
-      break;
+      return;
+    case Participant::Task::leave:
+    case Participant::Task::revoke:
+      return leave_or_revoke(p);
     case Participant::Task::begin_agreement:
       moved = begin_agreement(p);
-      break;
+      return;
     case Participant::Task::agree:
       if (auto end = p.comm->move_agreement(moved)) {
-        moved = task_ended_ = true;
+        moved = true;
+        end_task();
         p.task = Participant::Task::none;
         if (!end->ok())
           judge_failure(p, end->status());
@@ -133,14 +142,11 @@ bool ChaosWorld::move(Participant& p) {
         // One that aborted between two calls finds out only here.
         if (end->status().code() == StatusCode::aborted) leave(p);
       }
-      break;
+      return;
     case Participant::Task::none:
       moved = p.comm->drive();
-      break;
+      return;
   }
-  if (!p.former.empty() && ++p.moves % kMovesPerLookBack == 0)
-    for (const auto& old : p.former) moved |= old->drive();
-  return moved;
 }
 
 bool ChaosWorld::all_done() {
@@ -161,7 +167,8 @@ bool ChaosWorld::all_waiting() const {
 void ChaosWorld::move_until_done() {
   const std::uint64_t last_turn =
       turns_ + kMovesPerActorMax * (participants_.size() + network_share_);
-  asked_ = stuck_in_call_ = false;
+  stuck_in_call_ = false;
+  asked_at_ = ~std::uint64_t{0};
   task_ended_ = true;
   waking_.wake_all();
   while (fine() && !stuck_ && !stuck_in_call_ && !all_done()) {
@@ -195,6 +202,8 @@ void ChaosWorld::take_turn() {
   const Rank whom =
       anybody ? static_cast<Rank>(world_->random(participants_.size())) : waking_.awake(share);
   Participant& p = participants_[at(whom)];
+  const bool slow = p.slowness > 1 && p.task == Participant::Task::call;
+  if (slow && world_->random(p.slowness) != 0) return;
   const bool agrees = p.task == Participant::Task::agree;
   const bool moved = move(p);
   waking_.looked(whom, moved, agrees ? kLooksInVainAgreeing : kLooksInVain);
@@ -212,9 +221,10 @@ bool ChaosWorld::anything_moves() {
 }
 
 // Nothing is in flight, nobody moves: what is left is what time brings. First those that wait ask
-// whom they wait for; then, where somebody is silent, the deadline passes.
+// whom they wait for, again when a call has ended since; then, where somebody is silent, the
+// deadline passes.
 void ChaosWorld::stand_still() {
-  if (!std::exchange(asked_, true)) {
+  if (std::exchange(asked_at_, ends_) != ends_) {
     if (news_are_missing()) return trouble(Outcome::hang, "news of a failure: " + describe_hang());
     for (Participant& p : participants_)
       if (!p.gone && p.task == Participant::Task::call) p.comm->inquire();
@@ -235,19 +245,6 @@ void ChaosWorld::stand_still() {
     }
     return;
   }
-}
-
-// Whoever has failed has told all others; nobody should have to ask.
-bool ChaosWorld::news_are_missing() const {
-  if (any_silent() || verdict_.mismatches > 0) return false;
-  const auto living = [&](bool waits) {
-    return std::any_of(participants_.begin(), participants_.end(), [&](const Participant& p) {
-      if (p.gone) return false;
-      return waits ? p.task == Participant::Task::call
-                   : p.task == Participant::Task::none && knows_of_failure(p);
-    });
-  };
-  return living(true) && living(false);
 }
 
 // It must wait for somebody silent, or for the one that does.

@@ -92,6 +92,7 @@ void ChaosWorld::go_on(const Decision& decision) {
   for (Rank r = 0; r < size(); ++r) {
     Participant& p = member(r);
     if (p.gone) continue;
+    judge_memory(p);
     p.buffers.reset();  // some of it is the transport's
     p.work.reset();
     join(p, group, r);

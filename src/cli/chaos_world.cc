@@ -13,7 +13,8 @@ namespace {
 using runtime::CommunicatorState;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr int kCallsAfter = 4;  // a mismatch, until all ranks know
+constexpr int kCallsAfter = 4;      // a mismatch, until all ranks know
+constexpr std::size_t kEarly = 2;  // looks of each rank
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
@@ -40,6 +41,7 @@ ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, const Chao
     options.damage_channels = room_.channels;
     options.damaged_max = 1 + dice_.below(16);
   }
+  if (limits.faults) direct_messages_ = dice_.one_in(3);
   world_ = std::make_unique<transport::SimWorld>(options);
   if (listener_.events)
     world_->observe([this](const transport::SimEvent& event) { say("  " + to_string(event)); });
@@ -64,18 +66,50 @@ ChaosWorld::ChaosWorld(std::uint64_t seed, const ChaosLimits& limits, const Chao
 
 ChaosVerdict ChaosWorld::run() {
   const int calls = dice_.between(1, limits_.calls_max);
-  if (limits_.faults && size() > 1) faults_.draw(dice_, size());
+  const bool faults = limits_.faults && size() > 1;
+  if (faults) draw_faults();
   if (limits_.mismatches)
     run_mismatch(calls);
   else
     for (int i = 0; i < calls && fine() && !failed_; ++i)
-      run_call(draw_call_after(calls_, dice_, size(), room_));
+      if (faults && dice_.one_in(4))
+        run_messages();
+      else
+        run_call(draw_call_after(calls_, dice_, size(), room_));
   // Those that were through before the failure go on, and must not wait for ever.
-  if (failed_ && fine() && limits_.faults && dice_.one_in(2))
-    run_call(draw_call(dice_, size(), room_));
+  if (failed_ && fine() && faults) {
+    if (astray_)
+      go_astray();
+    else if (dice_.one_in(2))
+      run_call(draw_call(dice_, size(), room_));
+  }
   if (failed_ && fine() && !limits_.mismatches) recover();
   finish();
   return std::move(verdict_);
+}
+
+void ChaosWorld::draw_faults() {
+  faults_.draw(dice_, size());
+  if (dice_.one_in(3)) draw_slowness();
+  astray_ = dice_.one_in(2);
+  if (!astray_) return;
+  const ChaosHabits habits(dice_);
+  for (Participant& p : participants_) p.habit = habits.draw(dice_);
+}
+
+// What comes to a slow rank comes all at once, data as well as news: it may still touch memory of
+// others for which the call is over.
+void ChaosWorld::draw_slowness() {
+  const std::uint64_t magnitudes[] = {10, 60, 300};
+  const std::uint64_t slowness = dice_.one_of(magnitudes);
+  const std::uint64_t of_three = 1 + dice_.below(2);
+  for (Participant& p : participants_)
+    if (dice_.below(3) < of_three) p.slowness = slowness;
+  all_shareable_ = dice_.one_in(2);
+  room_.direct = all_shareable_;
+  if (!dice_.one_in(4))
+    faults_.add({dice_.below(kEarly * slowness * at(size())), dice_.between(0, size() - 1),
+                 Fault::Kind::abort});
 }
 
 void ChaosWorld::trouble(Outcome outcome, std::string text) {
@@ -99,7 +133,14 @@ void ChaosWorld::join(Participant& p, int group, Rank rank) {
   parts.config.slow_after = std::chrono::milliseconds(0);
   if (limits_.strict) parts.config.check = base::CheckChoice::strict;
   parts.plan_source = [&p](const collectives::PlanQuery&) { return p.plan; };
+  if (direct_messages_) {
+    parts.planner_options.direct_possible = true;
+    parts.planner_options.lowering = collectives::Lowering::direct;
+  }
   if (p.comm) p.former.push_back(std::move(p.comm));
+  p.group = group;
+  p.error = Status();
+  p.partners.clear();
   p.comm = std::make_shared<CommunicatorState>(std::move(parts));
   if (limits_.strict) use_check_plan(p);
 }
@@ -116,27 +157,35 @@ void ChaosWorld::run_call(PlannedCall drawn, const PlannedCall* variant, Rank od
   oracle_.emplace(planned.call);
   for (Rank r = 0; r < size(); ++r) {
     Participant& p = member(r);
-    if (p.gone || p.task != Participant::Task::none || knows_of_failure(p)) continue;
-    p.buffers = std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant);
-    p.planned = variant != nullptr && r == odd ? variant : &planned;
-    p.varied_call = variant != nullptr;
-    p.task = Participant::Task::enter;
+    if (!p.gone && p.task == Participant::Task::none && calls(p)) prepare(p, planned, variant, odd);
   }
   // Ranks enter the call one by one, whenever chance lets them.
   move_until_done();
   if (failed_ && fine()) ++verdict_.failed_calls;
 }
 
+void ChaosWorld::prepare(Participant& p, const PlannedCall& planned, const PlannedCall* variant,
+                         Rank odd) {
+  const Rank r = p.comm->rank();
+  judge_memory(p);
+  p.buffers =
+      std::make_unique<RankBuffers>(dice_, *p.transport, planned, r, variant, all_shareable_);
+  p.planned = variant != nullptr && r == odd ? variant : &planned;
+  p.varied_call = variant != nullptr;
+  p.task = Participant::Task::enter;
+}
+
 // Of one that failed; whoever makes different calls goes on all the same, to be told again.
 bool ChaosWorld::knows_of_failure(const Participant& p) const {
-  return limits_.faults && p.work && p.work->done() && !p.work->status().ok();
+  return limits_.faults && !p.error.ok();
 }
 
 void ChaosWorld::enter(Participant& p) {
   const Rank r = p.comm->rank();
   const PlannedCall& planned = *p.planned;
   p.buffers->fill(planned.call, r);
-  p.plan = planned.plans[at(r)];
+  if (!planned.is_message()) p.plan = planned.plans[at(r)];
+  note_peers(p);
   p.work.reset();
   auto request = request_of(planned, r, p.buffers->input(), p.buffers->output());
   runtime::Blocks blocks;
@@ -146,7 +195,7 @@ void ChaosWorld::enter(Participant& p) {
   }
   auto work = p.comm->start_work(request);
   p.task = Participant::Task::none;
-  task_ended_ = true;
+  end_task();
   if (!work.ok()) return trouble(Outcome::error, work.status().to_string());
   p.work = *std::move(work);
   p.task = Participant::Task::call;
@@ -166,8 +215,9 @@ void ChaosWorld::leave_if_done(Participant& p) {
   const Rank r = p.comm->rank();
   const PlannedCall& planned = *p.planned;
   p.task = Participant::Task::none;
-  task_ended_ = true;
+  end_task();
   const Status status = p.work->status();
+  judge_end(p, status);
   if (!status.ok()) {
     failed_ = true;
     judge_failure(p, status);
@@ -176,18 +226,26 @@ void ChaosWorld::leave_if_done(Participant& p) {
       trouble(Outcome::wrong,
               fmt::format("rank {} wrote its output before the mismatch was found", p.rank));
   } else if (!p.varied_call) {
-    if (const std::string wrong = p.buffers->find_wrong(planned, r, *oracle_); !wrong.empty())
+    std::optional<ChaosOracle> own;
+    if (planned.is_message()) own.emplace(planned.call);
+    if (const std::string wrong = p.buffers->find_wrong(planned, r, own ? *own : *oracle_);
+        !wrong.empty())
       trouble(Outcome::wrong, wrong);
   }
   p.buffers->spoil(planned.call, r);
   if (status.code() == StatusCode::aborted &&
       std::count(aborted_.begin(), aborted_.end(), p.rank) > 0)
-    leave(p);
+    return leave(p);
+  if (!status.ok()) follow_habit(p);
+  if (p.task == Participant::Task::none) next_message(p);
 }
 
 // A rank that aborted takes no part in what the others do then.
 void ChaosWorld::leave(Participant& p) {
-  p.gone = task_ended_ = true;
+  judge_memory(p);
+  p.gone = true;
+  end_task();
+  p.script.clear();
   p.buffers.reset();
   p.work.reset();  // it holds the communicator, too
   p.comm.reset();
@@ -237,6 +295,7 @@ void ChaosWorld::finish() {
   verdict_.event_hash = world_->event_hash();
   verdict_.damaged_frames = world_->damaged_frames();
   for (Participant& p : participants_) {
+    judge_memory(p);
     p.buffers.reset();
     p.comm.reset();
     p.former.clear();

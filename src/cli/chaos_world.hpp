@@ -34,6 +34,7 @@ struct ChaosVerdict {
   int silent_kills = 0;
   int pauses = 0;
   int aborts = 0;
+  int leavers = 0;  // after a failure
   std::uint64_t damaged_frames = 0;
   int mismatches = 0;
   int failed_calls = 0;  // as they should

@@ -112,7 +112,9 @@ class SimEndpoint final : public Endpoint {
     if (region.owner != world_.in_world(group_, peer_)) return nullptr;
     if (!world_.same_host(group_, rank_, peer_)) return nullptr;
     if (reference.offset > region.bytes || bytes > region.bytes - reference.offset) return nullptr;
-    region.mapped = true;
+    const Rank here = world_.in_world(group_, rank_);
+    auto& by = region.mapped_by;
+    if (std::find(by.begin(), by.end(), here) == by.end()) by.push_back(here);
     return region.memory.get() + reference.offset;
   }
 
@@ -215,11 +217,17 @@ class SimTransport final : public Transport {
     if (memory == nullptr) return;
     for (auto each = world_.regions_.begin(); each != world_.regions_.end(); ++each) {
       if (each->second.memory.get() != memory) continue;
-      if (each->second.mapped) world_.still_mapped_.push_back(std::move(each->second.memory));
+      if (!each->second.mapped_by.empty())
+        world_.still_mapped_.push_back(std::move(each->second.memory));
+      std::erase(world_.withdrawn_, each->first);
       world_.regions_.erase(each);
       return;
     }
     TUTTI_ASSERT(false, "release_shareable() of memory that allocate_shareable() did not make");
+  }
+
+  void withdraw_memory(const void* memory, std::size_t bytes) override {
+    world_.withdraw(world_.in_world(group_, rank_), static_cast<const std::byte*>(memory), bytes);
   }
 
   bool flushed() const override { return true; }

@@ -2,6 +2,7 @@
 #include "transport/sim/world.hpp"
 
 #include <array>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -295,6 +296,47 @@ void SimWorld::deliver(Pending& pending) {
 void SimWorld::mix(std::uint64_t value) {
   hash_ = (hash_ ^ value) * kHashPrime;
   hash_ ^= hash_ >> 29;
+}
+
+// ---- Memory ----
+
+void SimWorld::withdraw(Rank owner, const std::byte* memory, std::size_t bytes) {
+  for (auto& [number, region] : regions_) {
+    const std::byte* base = region.memory.get();
+    if (region.owner != owner || std::less<>()(memory, base)) continue;
+    const auto offset = static_cast<std::size_t>(memory - base);
+    if (offset > region.bytes || bytes > region.bytes - offset) continue;
+    const bool first = region.withdrawn_begin == region.withdrawn_end;
+    if (first) withdrawn_.push_back(number);
+    region.withdrawn_begin = first ? offset : std::min(region.withdrawn_begin, offset);
+    region.withdrawn_end = std::max(region.withdrawn_end, offset + bytes);
+    return;
+  }
+}
+
+void SimWorld::begin_stores(Rank rank) {
+  for (const std::uint32_t number : withdrawn_) {
+    Region& region = regions_.at(number);
+    const auto& by = region.mapped_by;
+    if (std::find(by.begin(), by.end(), rank) == by.end()) continue;
+    const std::byte* memory = region.memory.get();
+    region.kept.assign(memory + region.withdrawn_begin, memory + region.withdrawn_end);
+  }
+}
+
+void SimWorld::end_stores(Rank rank) {
+  for (const std::uint32_t number : withdrawn_) {
+    Region& region = regions_.at(number);
+    const auto& by = region.mapped_by;
+    if (region.kept.empty() || std::find(by.begin(), by.end(), rank) == by.end()) continue;
+    std::copy(region.kept.begin(), region.kept.end(), region.memory.get() + region.withdrawn_begin);
+    region.kept.clear();
+  }
+}
+
+std::uint64_t SimWorld::told(int group, Rank from, Rank to, int channel, Signal what) const {
+  const auto found = links_.find(link_index(group, from, to, channel));
+  return found == links_.end() ? 0 : found->second.signals[static_cast<std::size_t>(what)];
 }
 
 void SimWorld::kill(Rank rank, bool silently) {

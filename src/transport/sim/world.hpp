@@ -121,6 +121,14 @@ class SimWorld {
   // What is not released yet of allocate_shareable.
   std::size_t region_count() const { return regions_.size(); }
 
+  // Around whatever `rank` does that may store to other ranks' memory: what it stores to memory
+  // that was withdrawn is lost, as where ranks are processes.
+  void begin_stores(Rank rank);
+  void end_stores(Rank rank);
+
+  // The word that `from` has told `to` and that has come; 0: none.
+  std::uint64_t told(int group, Rank from, Rank to, int channel, Signal what) const;
+
  private:
   friend class SimTransport;
   friend class SimEndpoint;
@@ -176,7 +184,11 @@ class SimWorld {
     Rank owner = 0;  // in the world
     std::unique_ptr<std::byte[]> memory;
     std::size_t bytes = 0;
-    bool mapped = false;  // by a peer
+    std::vector<Rank> mapped_by;  // in the world
+    // What was withdrawn, if anything; and what it holds while a peer stores there.
+    std::size_t withdrawn_begin = 0;
+    std::size_t withdrawn_end = 0;
+    std::vector<std::byte> kept;
   };
 
   static std::uint64_t link_index(int group, Rank from, Rank to, int channel);
@@ -193,6 +205,7 @@ class SimWorld {
   std::vector<std::byte> take_storage();
   void give_storage(std::vector<std::byte> storage);
   bool damage(SimFrame& frame);
+  void withdraw(Rank owner, const std::byte* memory, std::size_t bytes);
   void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();
@@ -221,6 +234,7 @@ class SimWorld {
   std::vector<Group> groups_;
   std::uint64_t damaged_ = 0;
   std::map<std::uint32_t, Region> regions_;
+  std::vector<std::uint32_t> withdrawn_;  // regions, in part or whole
   std::uint32_t next_region_ = 1;
   // Of regions that are released: a peer that was not told yet may still store there, harming
   // nobody.

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "cli/chaos_faults.hpp"
+#include "cli/chaos_habits.hpp"
 #include "cli/chaos_oracle.hpp"
 #include "cli/chaos_turns.hpp"
 
@@ -45,6 +47,7 @@ ChaosVerdict run_all(const ChaosLimits& limits, std::uint64_t seeds) {
     const ChaosVerdict verdict = run_chaos_world(seed, limits);
     EXPECT_EQ(verdict.outcome, Outcome::right) << "seed " << seed << ": " << verdict.trouble;
     sum.kills += verdict.kills;
+    sum.leavers += verdict.leavers;
     sum.shrinks += verdict.shrinks;
     sum.failed_calls += verdict.failed_calls;
     sum.mismatches += verdict.mismatches;
@@ -57,6 +60,7 @@ TEST(Chaos, RanksDieAndTheOthersGoOn) {
   limits.faults = true;
   const ChaosVerdict sum = run_all(limits, 80);
   EXPECT_GT(sum.kills, 0);
+  EXPECT_GT(sum.leavers, 0);
   EXPECT_GT(sum.shrinks, 0);
   EXPECT_GT(sum.failed_calls, 0);
 }
@@ -91,6 +95,23 @@ TEST(ChaosTurns, WhoLooksInVainSleepsUntilItIsWoken) {
   turns.wake(1);
   turns.wake(1);
   EXPECT_EQ(turns.awake(), 3U);
+}
+
+TEST(ChaosHabits, MostRanksOfAWorldAreAlikeAndNotAll) {
+  Dice dice(7);
+  std::set<Habit> usual;
+  std::set<Habit> seen;
+  for (int world = 0; world < 50; ++world) {
+    const ChaosHabits habits(dice);
+    std::map<Habit, int> count;
+    for (int rank = 0; rank < 100; ++rank) ++count[habits.draw(dice)];
+    for (const auto& [habit, ranks] : count) {
+      seen.insert(habit);
+      if (ranks > 60) usual.insert(habit);
+    }
+  }
+  EXPECT_EQ(seen.size(), 4U);
+  EXPECT_EQ(usual, (std::set<Habit>{Habit::wait, Habit::call, Habit::leave}));
 }
 
 TEST(ChaosFaults, ComeWhenTheyAreDue) {

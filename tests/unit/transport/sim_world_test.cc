@@ -221,6 +221,50 @@ TEST(SimWorld, OnlyRanksOfOneHostShareMemory) {
   EXPECT_EQ(ranks.at(1, 0).import_memory(reference, 1), nullptr);
 }
 
+TEST(SimWorld, WhatAPeerStoresToWithdrawnMemoryIsLost) {
+  SimOptions options = with_seed(4, 2);
+  options.ranks_per_host = 2;
+  Ranks ranks(options);
+  Transport& owner = *ranks.transports[0];
+  auto* memory = static_cast<std::byte*>(owner.allocate_shareable(32));
+  std::memset(memory, 1, 32);
+  const MemoryReference reference = ranks.at(0, 1).export_memory(memory, 32);
+  std::byte* seen = ranks.at(1, 0).import_memory(reference, 32);
+  ASSERT_NE(seen, nullptr);
+  const auto store_as_peer = [&](int value) {
+    ranks.world.begin_stores(1);
+    std::memset(seen, value, 32);
+    ranks.world.end_stores(1);
+  };
+  store_as_peer(2);
+  EXPECT_EQ(memory[0], std::byte{2}) << "it is the peer's, too, until it is withdrawn";
+  owner.withdraw_memory(memory + 8, 16);
+  store_as_peer(3);
+  EXPECT_EQ(memory[7], std::byte{3});
+  EXPECT_EQ(memory[8], std::byte{2});
+  EXPECT_EQ(memory[23], std::byte{2});
+  EXPECT_EQ(memory[24], std::byte{3});
+  memory[8] = std::byte{5};
+  store_as_peer(4);
+  EXPECT_EQ(memory[8], std::byte{5}) << "the owner's stores stay";
+  owner.withdraw_memory(memory, 32);
+  store_as_peer(6);
+  EXPECT_EQ(memory[0], std::byte{4});
+  owner.release_shareable(memory);
+  store_as_peer(7);
+  EXPECT_EQ(ranks.world.region_count(), 0U);
+}
+
+TEST(SimWorld, KnowsWhatARankWasTold) {
+  Ranks ranks(with_seed(5));
+  ranks.at(0, 1).signal(Signal::failed, 9);
+  EXPECT_EQ(ranks.world.told(0, 0, 1, 0, Signal::failed), 0U) << "under way";
+  ranks.settle();
+  EXPECT_EQ(ranks.world.told(0, 0, 1, 0, Signal::failed), 9U);
+  EXPECT_EQ(ranks.world.told(0, 1, 0, 0, Signal::failed), 0U);
+  EXPECT_EQ(ranks.world.told(0, 0, 2, 0, Signal::failed), 0U);
+}
+
 TEST(SimWorld, TheDriversChoicesDoNotDisturbTheNetwork) {
   Ranks first(with_seed(5));
   Ranks second(with_seed(5));
