@@ -35,7 +35,7 @@ class Writer {
     const int packages = 1 + small(3);
     const int cores = 1 + small(3);
     out_ =
-        "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\">"
+        "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
         "<topology version=\"2.0\">";
     open("Machine", mask(0, packages * cores), " os_index=\"0\"");
     info("HostName");
