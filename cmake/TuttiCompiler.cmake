@@ -62,6 +62,8 @@ if(TUTTI_SANITIZE)
   add_link_options(${sanitize_flags})
 endif()
 if(TUTTI_SANITIZE STREQUAL "fuzzer")
-  # The fuzzer steers by which branches were taken, everywhere.
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  # The fuzzer steers by which branches were taken.
+  add_compile_options(
+    -fsanitize=fuzzer-no-link
+    -fsanitize-coverage-ignorelist=${CMAKE_CURRENT_LIST_DIR}/fuzz-steering.txt)
 endif()
