@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include <unistd.h>
 #include "base/cpu.hpp"
@@ -43,26 +45,35 @@ class Tree {
     std::filesystem::remove_all(root_, ignored);
   }
 
-  void write(const char* path, std::string_view text) const {
+  // What a file is to say from now on; true when that is news.
+  bool write(const std::string& path, std::string_view text) {
+    const auto [place, made] = texts_.try_emplace(path);
+    if (!made && place->second == text) return false;
+    place->second = text;
     std::ofstream(root_ / path, std::ios::binary) << text;
+    return true;
   }
   std::string root() const { return root_.string(); }
 
  private:
   std::filesystem::path root_;
+  std::map<std::string, std::string> texts_;
 };
 
+// Opening a file costs more than to understand it: only what changed is read again.
 void check_tree(Decisions decisions) {
-  static const Tree tree;
-  const char* files[] = {
-      "sys/bus/pci/devices/a/max_link_speed", "sys/bus/pci/devices/a/current_link_width",
-      "sys/class/net/e0/operstate",           "sys/class/net/e0/speed",
-      "sys/class/infiniband/m/ports/1/state", "sys/class/infiniband/m/ports/1/rate"};
-  for (const char* file : files) tree.write(file, decisions.text());
-  const Sysfs sysfs(tree.root());
-  check(sysfs.pci_link_bandwidth("a", ""));
-  check(sysfs.infiniband_bandwidth_of("m"));
-  for (const NetworkInterface& interface : sysfs.network_interfaces()) check(interface.bandwidth);
+  static Tree tree;
+  static const Sysfs sysfs(tree.root());
+  const auto changed = [&](const std::string& folder, const char* one, const char* other) {
+    const bool news = tree.write(folder + one, decisions.text());
+    return tree.write(folder + other, decisions.text()) || news;
+  };
+  if (changed("sys/bus/pci/devices/a/", "max_link_speed", "current_link_width"))
+    check(sysfs.pci_link_bandwidth("a", ""));
+  if (changed("sys/class/net/e0/", "operstate", "speed"))
+    for (const NetworkInterface& interface : sysfs.network_interfaces()) check(interface.bandwidth);
+  if (changed("sys/class/infiniband/m/ports/1/", "state", "rate"))
+    check(sysfs.infiniband_bandwidth_of("m"));
 }
 
 bool has_long_number(std::string_view text) {

@@ -17,7 +17,9 @@ void run(std::string_view input) {
     const AllocationLimit limit(topology_memory_max(input.size()));
     topology = topology_from_json(input);
   }
-  if (topology.ok()) check_topology(*topology);
+  if (!topology.ok()) return;
+  check_json(*topology);
+  check_topology(*topology);
 }
 
 std::vector<std::string> seeds() {

@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "fuzz.hpp"
 #include "topology_checks.hpp"
@@ -32,10 +34,10 @@ class Writer {
   explicit Writer(Decisions decisions) : in_(decisions) {}
 
   std::string write() {
-    const int packages = 1 + small(3);
-    const int cores = 1 + small(3);
+    const int packages = 1 + small(2);
+    const int cores = 1 + small(2);
     out_ =
-        "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\">"
+        "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
         "<topology version=\"2.0\">";
     open("Machine", mask(0, packages * cores), " os_index=\"0\"");
     info("HostName");
@@ -50,15 +52,19 @@ class Writer {
 
   static unsigned long mask(int first, int count) { return ((1UL << count) - 1) << first; }
 
+  template <typename... Values>
+  void add(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Values>(values)...);
+  }
+
   void open(std::string_view type, unsigned long cpus, const std::string& more) {
-    out_ += fmt::format(
-        "<object type=\"{}\" cpuset=\"{:#x}\" complete_cpuset=\"{:#x}\" nodeset=\"0x1\" "
+    add("<object type=\"{}\" cpuset=\"{:#x}\" complete_cpuset=\"{:#x}\" nodeset=\"0x1\" "
         "complete_nodeset=\"0x1\" gp_index=\"{}\"{}>",
         type, cpus, cpus, ++serial_, more);
   }
 
   void info(std::string_view name) {
-    out_ += fmt::format("<info name=\"{}\" value=\"{}\"/>", name, quoted(in_.text()));
+    add("<info name=\"{}\" value=\"{}\"/>", name, quoted(in_.text()));
   }
 
   void write_package(int package, int cores) {
@@ -86,10 +92,9 @@ class Writer {
   }
 
   void write_devices(int package) {
-    const int count = small(4);
+    const int count = small(3);
     if (count == 0) return;
-    out_ += fmt::format(
-        "<object type=\"Bridge\" gp_index=\"{}\" bridge_type=\"0-1\" depth=\"0\" "
+    add("<object type=\"Bridge\" gp_index=\"{}\" bridge_type=\"0-1\" depth=\"0\" "
         "bridge_pci=\"000{}:[00-0f]\">",
         ++serial_, package);
     for (int i = 0; i < count; ++i) write_device(package, i);
@@ -101,16 +106,15 @@ class Writer {
     constexpr int kVendors[] = {0x10de, 0x15b3, 0x1002, 0x8086};
     const int device_class =
         small(4) == 0 ? in_.number<std::uint16_t>() : kClasses[small(std::size(kClasses))];
-    out_ += fmt::format(
-        "<object type=\"PCIDev\" gp_index=\"{}\" pci_busid=\"000{}:{:02x}:00.{}\" "
+    add("<object type=\"PCIDev\" gp_index=\"{}\" pci_busid=\"000{}:{:02x}:00.{}\" "
         "pci_type=\"{:04x} [{:04x}:{:04x}] [0000:0000] 00\" pci_link_speed=\"{}\">",
         ++serial_, package, 1 + small(3) + 4 * number, small(8), device_class,
         kVendors[small(std::size(kVendors))], in_.number<std::uint16_t>(), quoted(in_.text()));
     if (device_class == 0x0302) gpus_ += 1, last_gpus_[gpus_ % 2] = serial_;
     info("PCIDevice");
     for (int i = small(3); i > 0; --i)
-      out_ += fmt::format("<object type=\"OSDev\" gp_index=\"{}\" name=\"{}\" osdev_type=\"{}\"/>",
-                          ++serial_, quoted(in_.text()), small(6));
+      add("<object type=\"OSDev\" gp_index=\"{}\" name=\"{}\" osdev_type=\"{}\"/>", ++serial_,
+          quoted(in_.text()), small(6));
     out_ += "</object>";
   }
 
@@ -119,8 +123,7 @@ class Writer {
     const std::string indexes = fmt::format("PCIDev:{} PCIDev:{} ", last_gpus_[0], last_gpus_[1]);
     std::string values;
     for (int i = 0; i < 4; ++i) values += fmt::format("{} ", in_.number<std::uint64_t>());
-    out_ += fmt::format(
-        "<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"><indexes "
+    add("<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"><indexes "
         "length=\"{}\">{}</indexes><u64values length=\"{}\">{}</u64values></distances2hetero>",
         indexes.size(), indexes, values.size(), values);
   }
@@ -144,8 +147,9 @@ std::size_t input_bytes_max() { return 512; }
 
 void run(std::string_view input) {
   const std::string xml = Writer(Decisions(input)).write();
-  const bool written = ::ftruncate(file(), 0) == 0 && ::pwrite(file(), xml.data(), xml.size(), 0) ==
-                                                          static_cast<ssize_t>(xml.size());
+  const auto bytes = static_cast<ssize_t>(xml.size());
+  const bool written =
+      ::pwrite(file(), xml.data(), xml.size(), 0) == bytes && ::ftruncate(file(), bytes) == 0;
   TUTTI_ASSERT(written, "a file in memory can be written");
   const std::string path = "/proc/self/fd/" + std::to_string(file());
   const Result<Topology> topology = discover_topology({.hwloc_xml = path});

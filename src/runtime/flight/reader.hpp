@@ -27,6 +27,8 @@ struct CallView {
   StatusCode outcome = StatusCode::ok;  // of a call that is over
   double started_ago = 0;
   double took = 0;  // of a call that is over
+
+  friend bool operator==(const CallView&, const CallView&) = default;
 };
 
 struct WaitView {
