@@ -108,9 +108,14 @@ BUGS = [
         "    if (streams_[s].endpoint == nullptr) continue;\n    const std::uint64_t word",
         "  for (std::size_t s = channels; s < streams_.size(); s += channels) {\n"
         "    if (streams_[s].endpoint == nullptr) continue;\n    const std::uint64_t word"),
-    Bug("direct-call-looks-away", "a direct call is right although a peer took its memory back",
-        FAULTS, EXECUTOR, "if (!call_.signature.direct || !hear_of_failures()) finish();",
-        "finish();"),
+    Bug("first-error-replaced", "a later failure takes the place of the first", FAULTS, EXECUTOR,
+        "  if (!status_.ok()) return;\n"
+        "  status_ = explain_ ? explain_(std::move(status)) : std::move(status);\n"
+        "  interrupted_ = !finished_;\n}\n\n"
+        "void Executor::fail(Status status) {\n  if (!status_.ok()) return;\n",
+        "  status_ = explain_ ? explain_(std::move(status)) : std::move(status);\n"
+        "  interrupted_ = !finished_;\n}\n\n"
+        "void Executor::fail(Status status) {\n"),
     Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
         "if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]", "if (false)"),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,

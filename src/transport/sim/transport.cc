@@ -112,9 +112,7 @@ class SimEndpoint final : public Endpoint {
     if (region.owner != world_.in_world(group_, peer_)) return nullptr;
     if (!world_.same_host(group_, rank_, peer_)) return nullptr;
     if (reference.offset > region.bytes || bytes > region.bytes - reference.offset) return nullptr;
-    const Rank here = world_.in_world(group_, rank_);
-    auto& by = region.mapped_by;
-    if (std::find(by.begin(), by.end(), here) == by.end()) by.push_back(here);
+    world_.map(region, world_.in_world(group_, rank_));
     return region.memory.get() + reference.offset;
   }
 

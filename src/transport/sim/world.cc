@@ -314,17 +314,30 @@ void SimWorld::withdraw(Rank owner, const std::byte* memory, std::size_t bytes) 
   }
 }
 
+void SimWorld::keep(Region& region) {
+  const std::byte* memory = region.memory.get();
+  region.kept.assign(memory + region.withdrawn_begin, memory + region.withdrawn_end);
+}
+
+// Who maps memory only after it was withdrawn reaches it as little.
+void SimWorld::map(Region& region, Rank by) {
+  auto& all = region.mapped_by;
+  if (std::find(all.begin(), all.end(), by) != all.end()) return;
+  all.push_back(by);
+  if (storing_ == by) keep(region);
+}
+
 void SimWorld::begin_stores(Rank rank) {
+  storing_ = rank;
   for (const std::uint32_t number : withdrawn_) {
     Region& region = regions_.at(number);
     const auto& by = region.mapped_by;
-    if (std::find(by.begin(), by.end(), rank) == by.end()) continue;
-    const std::byte* memory = region.memory.get();
-    region.kept.assign(memory + region.withdrawn_begin, memory + region.withdrawn_end);
+    if (std::find(by.begin(), by.end(), rank) != by.end()) keep(region);
   }
 }
 
 void SimWorld::end_stores(Rank rank) {
+  storing_ = -1;
   for (const std::uint32_t number : withdrawn_) {
     Region& region = regions_.at(number);
     const auto& by = region.mapped_by;

@@ -206,6 +206,8 @@ class SimWorld {
   void give_storage(std::vector<std::byte> storage);
   bool damage(SimFrame& frame);
   void withdraw(Rank owner, const std::byte* memory, std::size_t bytes);
+  void map(Region& region, Rank by);
+  static void keep(Region& region);
   void pass_time();
   void send(Link& on, SimFrame frame);
   std::uint64_t delay_ns();
@@ -235,6 +237,7 @@ class SimWorld {
   std::uint64_t damaged_ = 0;
   std::map<std::uint32_t, Region> regions_;
   std::vector<std::uint32_t> withdrawn_;  // regions, in part or whole
+  Rank storing_ = -1;                     // between begin_stores() and end_stores()
   std::uint32_t next_region_ = 1;
   // Of regions that are released: a peer that was not told yet may still store there, harming
   // nobody.

@@ -255,6 +255,24 @@ TEST(SimWorld, WhatAPeerStoresToWithdrawnMemoryIsLost) {
   EXPECT_EQ(ranks.world.region_count(), 0U);
 }
 
+TEST(SimWorld, WhoMapsWithdrawnMemoryDoesNotReachIt) {
+  SimOptions options = with_seed(4, 2);
+  options.ranks_per_host = 2;
+  Ranks ranks(options);
+  Transport& owner = *ranks.transports[0];
+  auto* memory = static_cast<std::byte*>(owner.allocate_shareable(8));
+  std::memset(memory, 1, 8);
+  const MemoryReference reference = ranks.at(0, 1).export_memory(memory, 8);
+  owner.withdraw_memory(memory, 8);
+  ranks.world.begin_stores(1);
+  std::byte* seen = ranks.at(1, 0).import_memory(reference, 8);
+  ASSERT_NE(seen, nullptr);
+  std::memset(seen, 2, 8);
+  ranks.world.end_stores(1);
+  EXPECT_EQ(memory[0], std::byte{1});
+  owner.release_shareable(memory);
+}
+
 TEST(SimWorld, KnowsWhatARankWasTold) {
   Ranks ranks(with_seed(5));
   ranks.at(0, 1).signal(Signal::failed, 9);
