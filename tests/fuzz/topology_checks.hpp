@@ -19,7 +19,7 @@ inline std::size_t topology_memory_max(std::size_t text_bytes) {
 
 // What JSON says of a vertex or link does not depend on how many others there are, and its parser
 // takes most of the time: it gets the small topologies only.
-inline constexpr std::size_t kJsonVertices = 8;
+inline constexpr std::size_t kJsonVertices = 6;
 
 inline void check_json(const Topology& topology) {
   const Result<Topology> from_json = topology_from_json(to_json(topology));
@@ -27,7 +27,7 @@ inline void check_json(const Topology& topology) {
 }
 
 // False when the text was one of the latest that came. Most inputs differ in bytes that mean
-// nothing, and checking the same topology again finds nothing.
+// nothing, and checking the same again finds nothing.
 inline bool is_new(const std::string& text) {
   static std::vector<std::size_t> latest(std::size_t{1} << 16);
   const std::size_t hash = std::hash<std::string>()(text);
