@@ -181,8 +181,11 @@ std::vector<std::string> seeds() {
                                  .number(std::uint64_t{3});
   std::string many;
   for (std::uint32_t i = 0; i < 12; ++i) many += frame(i, std::string(20 * i, 'x'));
+  std::string empty;  // the most frames for their bytes
+  for (std::uint32_t i = 0; i < 260; ++i) empty += frame(i, "");
   return {"\3" + frame(1, "hello") + frame(2, "") + goodbye,
           "\3" + many + goodbye,
+          "\3" + empty,
           "\3" + frame(1, "hello").substr(0, 10),
           "\3" + frame(9, std::string(kFrameMax + 1, 'y')),
           "\1" + raises,
