@@ -13,7 +13,7 @@ namespace {
 using runtime::CommunicatorState;
 using Outcome = ChaosVerdict::Outcome;
 
-constexpr int kCallsAfter = 4;      // a mismatch, until all ranks know
+constexpr int kCallsAfter = 4;     // a mismatch, until all ranks know
 constexpr std::size_t kEarly = 2;  // looks of each rank
 
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
