@@ -32,8 +32,7 @@ int run(int calls, std::size_t bytes) {
   auto ranks = tutti::Communicator::for_threads(2);
   if (!ranks.ok()) return fail(ranks.status());
   std::vector<float> data[2];
-  for (int r = 0; r < 2; ++r)
-    data[r].assign(bytes / sizeof(float), static_cast<float>(r + 1));
+  for (int r = 0; r < 2; ++r) data[r].assign(bytes / sizeof(float), static_cast<float>(r + 1));
   for (int i = 0; i < calls; ++i) {
     const auto first = static_cast<std::size_t>(i % 2);
     const tutti::Status status = call((*ranks)[first], (*ranks)[1 - first], data);

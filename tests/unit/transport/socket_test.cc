@@ -20,8 +20,7 @@ enum Outcome : int { right = 0, no_namespace = 10, no_range, early, none_left, w
 
 // A network of this process's own, in which the system has but a few ports to give away.
 Outcome use_little_network() {
-  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
-    return no_namespace;
+  if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return no_namespace;
   std::ofstream range("/proc/sys/net/ipv4/ip_local_port_range");
   range << kFirstPort << ' ' << kFirstPort + kPorts - 1 << std::flush;
   return range ? right : no_range;
