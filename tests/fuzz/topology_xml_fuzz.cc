@@ -106,15 +106,22 @@ class Writer {
     constexpr int kVendors[] = {0x10de, 0x15b3, 0x1002, 0x8086};
     const int device_class =
         small(4) == 0 ? in_.number<std::uint16_t>() : kClasses[small(std::size(kClasses))];
+    // One after the other: which argument of a call is worked out first is the compiler's choice.
+    const int bus = 1 + small(3) + 4 * number;
+    const int function = small(8);
+    const int vendor = kVendors[small(std::size(kVendors))];
+    const int model = in_.number<std::uint16_t>();
+    const std::string speed = quoted(in_.text());
     add("<object type=\"PCIDev\" gp_index=\"{}\" pci_busid=\"000{}:{:02x}:00.{}\" "
         "pci_type=\"{:04x} [{:04x}:{:04x}] [0000:0000] 00\" pci_link_speed=\"{}\">",
-        ++serial_, package, 1 + small(3) + 4 * number, small(8), device_class,
-        kVendors[small(std::size(kVendors))], in_.number<std::uint16_t>(), quoted(in_.text()));
+        ++serial_, package, bus, function, device_class, vendor, model, speed);
     if (device_class == 0x0302) gpus_ += 1, last_gpus_[gpus_ % 2] = serial_;
     info("PCIDevice");
-    for (int i = small(3); i > 0; --i)
-      add("<object type=\"OSDev\" gp_index=\"{}\" name=\"{}\" osdev_type=\"{}\"/>", ++serial_,
-          quoted(in_.text()), small(6));
+    for (int i = small(3); i > 0; --i) {
+      const std::string name = quoted(in_.text());
+      add("<object type=\"OSDev\" gp_index=\"{}\" name=\"{}\" osdev_type=\"{}\"/>", ++serial_, name,
+          small(6));
+    }
     out_ += "</object>";
   }
 
