@@ -302,13 +302,16 @@ class Target {
       current = *std::move(rest);
       mine_.survivors = current.size();
       std::int64_t sum = std::int64_t{1} << rank_;
-      if (!current.all_reduce(std::span(&sum, 1), ReduceOp::sum).ok()) continue;
-      mine_.right = (sum >> rank_ & 1) == 1 &&
-                    __builtin_popcountll(static_cast<std::uint64_t>(sum)) == current.size();
-      mine_.shrunk_ns = now_ns();
-      // Somebody may have died meanwhile and others not know it: all hear it before all leave.
-      const auto agreed = current.agree(1);
-      if (agreed.ok() && agreed->lost.empty()) break;
+      const bool done = current.all_reduce(std::span(&sum, 1), ReduceOp::sum).ok();
+      if (done) {
+        mine_.right = (sum >> rank_ & 1) == 1 &&
+                      __builtin_popcountll(static_cast<std::uint64_t>(sum)) == current.size();
+        mine_.shrunk_ns = now_ns();
+      }
+      // Somebody may have died meanwhile, and some have the result and others not. All agree, also
+      // those without it, so that all leave or all shrink: ranks that live make the same calls.
+      const auto agreed = current.agree(done ? 1 : 0);
+      if (agreed.ok() && agreed->lost.empty() && agreed->flags == 1) break;
     }
   }
 
