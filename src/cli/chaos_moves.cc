@@ -165,8 +165,10 @@ bool ChaosWorld::all_waiting() const {
 }
 
 void ChaosWorld::move_until_done() {
+  std::uint64_t slowest = 1;  // all wait for it, and their turns pass
+  for (const Participant& p : participants_) slowest = std::max(slowest, p.slowness);
   const std::uint64_t last_turn =
-      turns_ + kMovesPerActorMax * (participants_.size() + network_share_);
+      turns_ + kMovesPerActorMax * slowest * (participants_.size() + network_share_);
   stuck_in_call_ = false;
   asked_at_ = ~std::uint64_t{0};
   task_ended_ = true;
