@@ -217,16 +217,16 @@ class Executor {
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
   void compute(StepKind kind, bool finish, std::size_t elements);
+  bool read_too_late(const Attempt& attempt);
+  void finish_messages(Attempt& attempt);
+  bool offers_taken(const Attempt& attempt);
 
-  // Calls that are not cut (executor_short.cc).
+  // Of calls that are not cut (executor_short.cc).
   bool advance_short();
   bool try_short(const ShortStep& step);
   bool find_sources(const ShortStep& step);
   bool find_destinations(const ShortStep& step);
   void finish_messages(const ShortStep& step);
-  bool read_too_late(const Attempt& attempt);
-  void finish_messages(Attempt& attempt);
-  bool offers_taken(const Attempt& attempt);
 
   void show_phases();
   void add_absent(std::size_t peer, Awaited& found) const;

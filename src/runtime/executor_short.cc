@@ -1,6 +1,8 @@
 // How a small call moves (short_program.hpp): the same six points as any other (lowered.hpp), of
 // which only those about queues are left. Sets nothing up and decides nothing; start() has done so.
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "base/pause.hpp"
 #include "runtime/executor.hpp"

@@ -32,13 +32,11 @@ void ShortProgram::lay_out(const CallProgram& program, const collectives::Geomet
     }
     steps_.push_back(step);
   }
-  all_ = steps_.size() == kStepsMax ? ~std::uint64_t{0} : (std::uint64_t{1} << steps_.size()) - 1;
 }
 
 void ShortProgram::clear() {
   steps_.clear();
   operands_.clear();
-  all_ = 0;
 }
 
 std::size_t ShortProgram::memory_bytes() const {

@@ -48,7 +48,8 @@ class ShortProgram {
 
   bool empty() const { return steps_.empty(); }
   const std::vector<ShortStep>& steps() const { return steps_; }
-  std::uint64_t all() const { return all_; }  // a bit for every step
+  // A bit for every step. Requires  !empty().
+  std::uint64_t all() const { return ~std::uint64_t{0} >> (kStepsMax - steps_.size()); }
 
   std::span<const ShortOperand> sources(const ShortStep& step) const {
     return {operands_.data() + step.sources, step.destinations - step.sources};
@@ -61,7 +62,6 @@ class ShortProgram {
  private:
   std::vector<ShortStep> steps_;
   std::vector<ShortOperand> operands_;
-  std::uint64_t all_ = 0;
 };
 
 }  // namespace tutti::runtime

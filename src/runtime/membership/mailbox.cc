@@ -104,8 +104,7 @@ std::vector<Rank> Mailbox::take_lost() { return std::exchange(lost_, {}); }
 
 void Mailbox::answer_callers() {
   // One that cannot be answered, because it died since, calls on: the others must not wait for it.
-  for (Rank rank = transport_.caller(channel_, -1); rank >= 0;
-       rank = transport_.caller(channel_, rank))
+  for (Rank rank = transport_.caller(channel_); rank >= 0; rank = transport_.caller(channel_, rank))
     watch(rank);
 }
 
