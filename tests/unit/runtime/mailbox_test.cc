@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/memory/transport.hpp"
+#include "unit/transport/forwarding.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -16,30 +17,17 @@ constexpr int kChannel = 1;
 
 // A transport on which one peer cannot be reached any more. What it did before it died, such as
 // opening its side of a channel, stays to be seen.
-class WithoutOne final : public Transport {
+class WithoutOne final : public transport::testing::ForwardingTransport {
  public:
-  WithoutOne(std::unique_ptr<Transport> inner, Rank dead) : inner_(std::move(inner)), dead_(dead) {}
+  WithoutOne(std::unique_ptr<Transport> inner, Rank dead)
+      : ForwardingTransport(std::move(inner)), dead_(dead) {}
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     if (peer == dead_) return Status(StatusCode::peer_lost, "died", peer);
-    return inner_->endpoint(peer, channel);
+    return ForwardingTransport::endpoint(peer, channel);
   }
 
-  TransportTraits traits() const override { return inner_->traits(); }
-  Rank rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::size_t frame_bytes_max() const override { return inner_->frame_bytes_max(); }
-  int channel_count() const override { return inner_->channel_count(); }
-  Rank caller(int channel, Rank after) override { return inner_->caller(channel, after); }
-  Result<bool> poll() override { return inner_->poll(); }
-  void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
-  void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }
-  void release_shareable(void* memory) override { inner_->release_shareable(memory); }
-  bool flushed() const override { return inner_->flushed(); }
-  std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
-
  private:
-  std::unique_ptr<Transport> inner_;
   Rank dead_;
 };
 

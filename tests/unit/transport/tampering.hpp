@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tutti/transport.hpp"
+#include "unit/transport/forwarding.hpp"
 
 namespace tutti::transport::testing {
 
@@ -65,36 +66,24 @@ class TamperingEndpoint final : public Endpoint {
   std::deque<CapturedFrame> arrived_;
 };
 
-class TamperingTransport final : public Transport {
+class TamperingTransport final : public ForwardingTransport {
  public:
   explicit TamperingTransport(std::unique_ptr<Transport> inner, OnArrival on_arrival = nullptr)
-      : inner_(std::move(inner)), on_arrival_(std::move(on_arrival)) {}
+      : ForwardingTransport(std::move(inner)), on_arrival_(std::move(on_arrival)) {}
 
   TamperingEndpoint& tampering_endpoint(Rank peer, int channel) {
     auto& place = endpoints_[{peer, channel}];
     if (!place)
-      place = std::make_unique<TamperingEndpoint>(*inner_->endpoint(peer, channel).value(),
-                                                  on_arrival_);
+      place = std::make_unique<TamperingEndpoint>(
+          *ForwardingTransport::endpoint(peer, channel).value(), on_arrival_);
     return *place;
   }
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     return static_cast<Endpoint*>(&tampering_endpoint(peer, channel));
   }
-  TransportTraits traits() const override { return inner_->traits(); }
-  Rank rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::size_t frame_bytes_max() const override { return inner_->frame_bytes_max(); }
-  int channel_count() const override { return inner_->channel_count(); }
-  Result<bool> poll() override { return inner_->poll(); }
-  void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
-  void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }
-  void release_shareable(void* memory) override { inner_->release_shareable(memory); }
-  bool flushed() const override { return inner_->flushed(); }
-  std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
 
  private:
-  std::unique_ptr<Transport> inner_;
   OnArrival on_arrival_;
   std::map<std::pair<Rank, int>, std::unique_ptr<TamperingEndpoint>> endpoints_;
 };
