@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -243,6 +244,29 @@ TEST(Run, SurvivorsMayEndByThemselves) {
   EXPECT_EQ(launcher.wait(), 7);
   EXPECT_EQ(launcher.out(), "saw it\n");
   EXPECT_THAT(launcher.err(), AllOf(HasSubstr("rank 1 exited with code 7"),
+                                    HasSubstr("after that, rank 0 failed too")));
+}
+
+TEST(Run, KilledRankIsNamedThoughWhoHeardOfItEndsFirst) {
+  // Rank 1 has files that the kernel needs a while to free, one on either side of the pipe, so that
+  // rank 0 hears of its death long before there is anything for a parent to see.
+  const std::string pipe = testing::TempDir() + "tutti_hang_up_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string python =
+      "import os, signal\n"
+      "def large():\n"
+      "  os.posix_fallocate(os.memfd_create('large'), 0, 1 << 27)\n"
+      "large()\n"
+      "os.open('" +
+      pipe +
+      "', os.O_WRONLY)\n"
+      "large()\n"
+      "os.kill(os.getpid(), signal.SIGKILL)\n";
+  Launcher launcher(script(2, "if [ $RANK = 0 ]; then read line <" + pipe +
+                                  "; exit 5; fi; exec python3 -c \"" + python + "\""));
+  EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
+  unlink(pipe.c_str());
+  EXPECT_THAT(launcher.err(), AllOf(HasSubstr("rank 1 was killed by signal 9"),
                                     HasSubstr("after that, rank 0 failed too")));
 }
 

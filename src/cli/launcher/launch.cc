@@ -19,6 +19,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/config.hpp"
 #include "base/cpu.hpp"
@@ -194,6 +195,7 @@ class Launch {
 
  private:
   static constexpr std::size_t kPipeBytes = 1 << 20;
+  static constexpr std::chrono::milliseconds kEndingTime{200};
 
   static void waitpid_quietly(pid_t process) {
     siginfo_t info{};
@@ -254,6 +256,21 @@ class Launch {
   // likelier cause than an exit: survivors of a crash exit with an error.
   void reap() {
     std::vector<std::pair<int, Ending>> endings;
+    take_endings(endings);
+    const auto crashed = [](const auto& each) { return each.second.signal != 0; };
+    // Who exited may have seen the connections of another close that was killed, and overtaken it.
+    if (!endings.empty() && !std::any_of(endings.begin(), endings.end(), crashed)) {
+      await_those_who_end();
+      take_endings(endings);
+    }
+    std::stable_partition(endings.begin(), endings.end(), crashed);
+    for (const auto& [rank, ending] : endings) {
+      board_.note(rank, ending);
+      job_.rank_ended(rank, ending, Clock::now());
+    }
+  }
+
+  void take_endings(std::vector<std::pair<int, Ending>>& endings) {
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
       if (processes_[rank] <= 0) continue;
       const auto ending = take_ending(processes_[rank]);
@@ -261,11 +278,15 @@ class Launch {
       processes_[rank] = -1;
       endings.emplace_back(static_cast<int>(rank), *ending);
     }
-    std::stable_partition(endings.begin(), endings.end(),
-                          [](const auto& each) { return each.second.signal != 0; });
-    for (const auto& [rank, ending] : endings) {
-      board_.note(rank, ending);
-      job_.rank_ended(rank, ending, Clock::now());
+  }
+
+  // Until all ranks that the kernel is taking apart have ended, or take too long for it.
+  void await_those_who_end() const {
+    const auto give_up = Clock::now() + kEndingTime;
+    for (const pid_t process : processes_) {
+      if (process <= 0) continue;
+      while (is_ending(process) && !has_ended(process) && Clock::now() < give_up)
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }
 

@@ -13,6 +13,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "base/cpu.hpp"
 #include "base/text.hpp"
@@ -114,6 +118,22 @@ Status await_start(int failures, pid_t process, const ProcessSpec& spec) {
   return system_error(fmt::format("cannot start {} ({})", spec.path, failure.call), failure.error);
 }
 
+// Whether the kernel has begun to take a thread apart. Of a thread that is gone, too.
+bool is_thread_ending(const std::filesystem::path& thread) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING, part of what proc(5) calls flags
+  std::ifstream file(thread / "stat");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  // The program's name stands in brackets and may hold anything.
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return true;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 0; field < 6; ++field) fields >> skipped;
+  unsigned flags = 0;
+  fields >> flags;
+  return (flags & kExiting) != 0;
+}
+
 bool is_program(const std::string& path) {
   struct stat facts {};
   return stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
@@ -149,18 +169,30 @@ Result<Process> start(const ProcessSpec& spec) {
   return process;
 }
 
+bool has_ended(pid_t process) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid != 0;
+}
+
 std::optional<Ending> take_ending(pid_t process) {
   // Looks before it reaps: as long as the process is not reaped, its number, and that of its group,
   // cannot be another's.
-  siginfo_t info{};
-  if (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid == 0)
-    return std::nullopt;
+  if (!has_ended(process)) return std::nullopt;
   kill(-process, SIGKILL);
   int status = 0;
   waitpid(process, &status, 0);
   if (WIFSIGNALED(status)) return Ending{0, WTERMSIG(status)};
   return Ending{WEXITSTATUS(status), 0};
+}
+
+bool is_ending(pid_t process) {
+  // A first thread that has left the others alone does not end its process.
+  std::error_code gone;
+  std::filesystem::directory_iterator threads(fmt::format("/proc/{}/task", process), gone);
+  for (; !gone && threads != std::filesystem::directory_iterator(); threads.increment(gone))
+    if (!is_thread_ending(threads->path())) return false;
+  return true;
 }
 
 Result<std::string> find_program(const std::string& program, const std::string& path,

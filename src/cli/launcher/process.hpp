@@ -37,8 +37,15 @@ struct Process {
 // Starts a process. Errors: system_error, naming the call that failed in the new process.
 Result<Process> start(const ProcessSpec& spec);
 
+// Whether take_ending() has something to tell.
+bool has_ended(pid_t process);
+
 // How the process ended, if it has. Kills what is left of its group, and reaps it.
 std::optional<Ending> take_ending(pid_t process);
+
+// Whether nothing of the process will run again: it has ended, or is about to have. Its connections
+// are closed some time before take_ending() has anything to tell.
+bool is_ending(pid_t process);
 
 // The file to run for `program`: as it stands if it holds a slash, else from the folders of `path`
 // (PATH's text), else beside our own executable. Errors: invalid_argument, saying where was looked.

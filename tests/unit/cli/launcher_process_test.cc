@@ -1,8 +1,11 @@
 // launcher_process_test.cc: programs are found and started, and what they come to is seen.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -69,6 +72,41 @@ TEST(Process, NoEndingWhileItRuns) {
   EXPECT_EQ(take_ending(process->id), std::nullopt);
   kill(-process->id, SIGKILL);
   EXPECT_EQ(await_ending(*process).signal, SIGKILL);
+}
+
+TEST(Process, EndsWhenTheLastOfItsThreadsDoes) {
+  int pipes[2];
+  ASSERT_EQ(pipe2(pipes, O_CLOEXEC), 0);
+  const pid_t process = fork();
+  if (process == 0) {
+    // The first thread leaves; the other one waits to be told.
+    pthread_t other;
+    pthread_create(
+        &other, nullptr,
+        [](void* source) -> void* {
+          char told = 0;
+          while (read(*static_cast<int*>(source), &told, 1) < 0) continue;
+          _exit(3);
+        },
+        &pipes[0]);
+    syscall(SYS_exit, 0);
+  }
+  const auto first_has_left = [&] {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    std::string number, name, state;
+    file >> number >> name >> state;
+    return state == "Z";
+  };
+  while (!first_has_left()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(is_ending(process));
+  EXPECT_FALSE(has_ended(process));
+  ASSERT_EQ(write(pipes[1], "x", 1), 1);
+  while (!has_ended(process)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(is_ending(process));
+  EXPECT_EQ(take_ending(process), (Ending{3, 0}));
+  EXPECT_TRUE(is_ending(process)) << "it is gone";
+  close(pipes[0]);
+  close(pipes[1]);
 }
 
 TEST(Process, FailureToStartNamesTheCall) {
