@@ -288,11 +288,13 @@ class Communicator {
   // What the living ranks agree on: the bits of `flags` that all of them give, and who is lost. All
   // who return have the same, whoever dies meanwhile. Also without a failure.
   // Blocking  until all ranks that live have called it, or the deadline of a collective.
-  // Errors    timeout names who is missing; peer_lost when the others hold this rank for lost.
+  // Errors    timeout names who is missing; peer_lost when the others hold this rank for lost;
+  //           mismatch when another rank called shrink() instead.
   Result<Consensus> agree(std::uint64_t flags);
 
   // A new communicator of those that live, in the order of their ranks. Revokes this one first.
   // Every rank that lives must call it. Those who die meanwhile are left out.
+  // Errors    as those of agree(); after a mismatch all may call again.
   Result<Communicator> shrink();
 
   // Says goodbye to the peers. Blocking: until they have what we sent, or the set-up deadline.

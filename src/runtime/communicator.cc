@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/try.hpp"
 #include "runtime/communicator_state.hpp"
+#include "runtime/consensus.hpp"
 #include "runtime/host.hpp"
 #include "runtime/shrink.hpp"
 #include "runtime/split.hpp"
@@ -349,7 +350,8 @@ Status Communicator::revoke() {
 
 Result<Consensus> Communicator::agree(std::uint64_t flags) {
   if (!state_) return not_connected();
-  const auto decision = state_->agree(flags, {}, state_->parts().timeout);
+  const auto decision =
+      runtime::agree_to(*state_, runtime::Purpose::agree, flags, {}, state_->parts().timeout);
   if (!decision.ok()) return decision.status();
   Consensus consensus;
   consensus.flags = decision->flags;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "runtime/consensus.hpp"
 #include "runtime/split.hpp"
 #include "runtime/world.hpp"
 
@@ -96,7 +97,8 @@ class Attempt {
   // The survivors' blobs, when all of them are well.
   Result<Blobs> agree(std::uint64_t flags, const std::string& mine) {
     if (over_) return status_;
-    auto decision = parent_.agree(flags, mine, parent_.parts().config.setup_timeout);
+    auto decision =
+        agree_to(parent_, Purpose::shrink, flags, mine, parent_.parts().config.setup_timeout);
     status_ = judge(decision);
     over_ = !status_.ok();
     if (over_) return status_;
@@ -138,7 +140,7 @@ Status revoked_by(Rank rank) {
 
 Made shrink(CommunicatorState& parent) {
   TUTTI_TRY(parent.revoke(revoked_by(parent.rank())));
-  auto decision = parent.agree(kWell, {}, parent.parts().timeout);
+  auto decision = agree_to(parent, Purpose::shrink, kWell, {}, parent.parts().timeout);
   if (!decision.ok()) return decision.status();
   Decision base = *std::move(decision);
   while (true) {

@@ -147,6 +147,25 @@ TEST(Shrink, GoesOnWithThoseThatAreLeft) {
     });
 }
 
+TEST(Shrink, IsToldOfThoseWhoAgreeInstead) {
+  for (int size = 2; size <= 5; ++size)
+    for (Rank odd = 0; odd < size; ++odd)
+      on_ranks(size, [&](Communicator& comm) {
+        const bool agrees = comm.rank() == odd;
+        const Status met = agrees ? comm.agree(1).status() : comm.shrink().status();
+        EXPECT_EQ(met.code(), StatusCode::mismatch) << met.to_string();
+        EXPECT_EQ(met.culprit(), !agrees ? odd : odd == 0 ? 1 : 0);
+        EXPECT_NE(met.message().find(agrees ? "called shrink()" : "called agree()"),
+                  std::string::npos)
+            << met.to_string();
+        auto left = comm.shrink();
+        ASSERT_TRUE(left.ok()) << left.status().to_string();
+        const auto sum = sum_of(*left, 1);
+        ASSERT_TRUE(sum.ok()) << sum.status().to_string();
+        EXPECT_EQ(*sum, size);
+      });
+}
+
 TEST(Shrink, CanBeDoneAgainAndAgain) {
   on_ranks(6, [&](Communicator& comm) {
     Communicator current = std::move(comm);
