@@ -84,18 +84,25 @@ enum class Buffer : std::uint8_t { input, output, scratch };
 
 std::string_view to_string(Buffer buffer);
 
+// How a message travels where one end can address the other's memory. Elsewhere it makes no
+// difference.
+enum class Travel : std::uint8_t {
+  automatic,  // read in place from the sender's memory where its content lies there, else stored
+              // where the receiver wants it, else queued
+  queued,     // through the transport's queue, because both ends overwrite what they send
+  pushed,     // stored by its sender, who would be idle while the receiver read it
+};
+
 // What a step reads or writes: `count` consecutive chunks of a buffer from `index` on, or a message
 // from or to the rank `index`.
 struct Operand {
   enum class Kind : std::uint8_t { chunks, message };
 
   Kind kind = Kind::chunks;
-  Buffer buffer = Buffer::input;  // of chunks
-  AffineIndex index;              // first chunk, or the peer's rank
-  int count = 1;                  // of chunks
-  // A message that must travel through the transport's queue even where the peer's memory could be
-  // addressed, because both ends overwrite what they send.
-  bool queued = false;
+  Buffer buffer = Buffer::input;      // of chunks
+  AffineIndex index;                  // first chunk, or the peer's rank
+  int count = 1;                      // of chunks
+  Travel travel = Travel::automatic;  // of a message
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };
@@ -168,7 +175,7 @@ struct ExpandedOperand {
   Buffer buffer = Buffer::input;
   int index = 0;  // first chunk, or the peer
   int count = 1;
-  bool queued = false;
+  Travel travel = Travel::automatic;
 
   friend bool operator==(const ExpandedOperand&, const ExpandedOperand&) = default;
 };

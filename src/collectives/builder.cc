@@ -35,11 +35,11 @@ Group Builder::subgroup(int base, int stride, int size) const {
 }
 
 Operand Builder::chunks(Buffer buffer, AffineIndex first, int count) {
-  return Operand{Operand::Kind::chunks, buffer, first, count, false};
+  return Operand{Operand::Kind::chunks, buffer, first, count};
 }
 
-Operand Builder::message(AffineIndex peer, bool queued) {
-  return Operand{Operand::Kind::message, Buffer::input, peer, 1, queued};
+Operand Builder::message(AffineIndex peer, Travel travel) {
+  return Operand{Operand::Kind::message, Buffer::input, peer, 1, travel};
 }
 
 void Builder::send(AffineIndex peer, const Operand& source) { copy(source, {to(peer)}); }

@@ -73,10 +73,12 @@ class Builder {
     return chunks(Buffer::scratch, chunk, count);
   }
   static Operand chunks(Buffer buffer, AffineIndex first, int count = 1);
-  static Operand to(AffineIndex peer) { return message(peer, false); }
-  static Operand from(AffineIndex peer) { return message(peer, false); }
+  static Operand to(AffineIndex peer) { return message(peer, Travel::automatic); }
+  static Operand from(AffineIndex peer) { return message(peer, Travel::automatic); }
   // As to(): but through the queue even between ranks that can address each other.
-  static Operand to_queue(AffineIndex peer) { return message(peer, true); }
+  static Operand to_queue(AffineIndex peer) { return message(peer, Travel::queued); }
+  // As to(): but between ranks that can address each other, the sender stores what it has.
+  static Operand into(AffineIndex peer) { return message(peer, Travel::pushed); }
 
   // ---- Steps ----
   void send(AffineIndex peer, const Operand& source);
@@ -92,7 +94,7 @@ class Builder {
   Program take() { return std::move(program_); }
 
  private:
-  static Operand message(AffineIndex peer, bool queued);
+  static Operand message(AffineIndex peer, Travel travel);
   void add(Step step);
 
   ScheduleShape shape_;

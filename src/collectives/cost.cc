@@ -183,7 +183,7 @@ class CostGraphBuilder {
       Step& step = graph_.steps_[step_id(program.rank, s)];
       step.processor = machine_.processor(program.rank);
       add_messages(program, s, to, my_stream);
-      charge(program.steps[s], to, from, step);
+      charge(program, program.steps[s], to, from, step);
     }
     return {};
   }
@@ -222,9 +222,20 @@ class CostGraphBuilder {
            form_of(out, *to[index(out.stream)]) != DirectForm::none;
   }
 
+  // What is broadcast lies in place: that is how MPI and the frameworks call it.
+  static bool is_roots_own(const LoweredProgram& program, const LoweredStep& step,
+                           const LoweredOperand& destination) {
+    const LoweredOperand& source = step.sources[0];
+    return program.shape.collective == Collective::broadcast && program.shape.ranks > 1 &&
+           destination.kind == Operand::Kind::chunks && source.kind == Operand::Kind::chunks &&
+           source.buffer == Buffer::input && destination.buffer == Buffer::output &&
+           source.chunk == destination.chunk;
+  }
+
   // What the processor reads and writes, and its work on steps and messages.
-  void charge(const LoweredStep& lowered, const std::vector<const Route*>& to,
-              const std::vector<const Route*>& from, Step& step) const {
+  void charge(const LoweredProgram& program, const LoweredStep& lowered,
+              const std::vector<const Route*>& to, const std::vector<const Route*>& from,
+              Step& step) const {
     double read = 0;
     double written = 0;
     double overhead_ns = machine_.constants().step_ns;
@@ -250,7 +261,8 @@ class CostGraphBuilder {
         overhead_ns += form == DirectForm::none ? route.overhead.send_ns : route.overhead.signal_ns;
         payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
       }
-      const bool in_place = landed && static_cast<int>(d) == lowered.landing;
+      const bool in_place = (landed && static_cast<int>(d) == lowered.landing) ||
+                            is_roots_own(program, lowered, destination);
       if (form != DirectForm::pull && !in_place) written += destination.count;
     }
     // What is only offered, or was stored by the peer, is not read either.

@@ -10,7 +10,7 @@ namespace {
 
 ExpandedOperand evaluate(const Operand& operand, Rank rank, int loop_index) {
   return ExpandedOperand{operand.kind, operand.buffer, operand.index.at(rank, loop_index),
-                         operand.count, operand.queued};
+                         operand.count, operand.travel};
 }
 
 ExpandedStep evaluate(const Step& step, Rank rank, int loop_index) {

@@ -5,8 +5,9 @@
 //
 //   pull  the sender has the content in memory: it only announces it, and the receiver reads it in
 //         place, as a source of its own step. The sender's step is complete when that has happened.
-//   push  the sender computes the content and the receiver only wants it in memory: the receiver
-//         grants its memory, and the sender's step stores into it.
+//   push  the sender computes the content, or the algorithm wants it to do the work, and the
+//         receiver only wants it in memory: the receiver grants its memory, and the sender's step
+//         stores into it.
 //   none  content that is computed at one end and consumed at the other: it goes through the queue.
 //
 // Every message can also go through the transport's queue (staged); which form is used is decided

@@ -60,9 +60,12 @@ struct DirectChoice {
 
 DirectChoice choose(const ExpandedStep& sender, const ExpandedOperand& sent,
                     const ExpandedStep& receiver, const ExpandedOperand& received) {
-  if (sent.queued || received.queued) return {};
-  if (sender.kind == StepKind::reduce && landing(receiver) != nullptr)
-    return {DirectForm::push, landing(receiver)};
+  const auto either = [&](Travel travel) {
+    return sent.travel == travel || received.travel == travel;
+  };
+  if (either(Travel::queued)) return {};
+  const bool stores = sender.kind == StepKind::reduce || either(Travel::pushed);
+  if (stores && landing(receiver) != nullptr) return {DirectForm::push, landing(receiver)};
   if (const ExpandedOperand* content = offered(sender)) return {DirectForm::pull, content};
   return {};
 }

@@ -178,6 +178,13 @@ using ShapeKey = std::pair<Collective, Rank>;
 using PlanKey =
     std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
 
+// A forced algorithm speaks of the collectives that have it.
+bool names_an_algorithm(std::string_view name) {
+  const std::span<const Algorithm> all = all_algorithms();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Algorithm& algorithm) { return algorithm.name == name; });
+}
+
 // The form that matters: only reductions have one.
 ReductionForm form_of(const PlanQuery& query) {
   return is_reduction(query.collective) ? query.form : ReductionForm::any;
@@ -258,12 +265,11 @@ Result<std::vector<std::unique_ptr<Entry>>*> Planner::State::family(const PlanQu
   const auto known = families.find(key);
   if (known != families.end()) return &known->second;
   std::vector<const Algorithm*> algorithms = algorithms_for(query.collective);
-  // Barriers and shifts have one way only; a forced algorithm speaks of the collectives with more.
-  if (!options.algorithm.empty() && algorithms.size() > 1) {
-    const Result<const Algorithm*> forced = find_algorithm(query.collective, options.algorithm);
-    TUTTI_TRY(forced);
+  const Result<const Algorithm*> forced = find_algorithm(query.collective, options.algorithm);
+  if (forced.ok())
     algorithms = {*forced};
-  }
+  else if (!options.algorithm.empty() && !names_an_algorithm(options.algorithm))
+    return forced.status();
   std::vector<std::unique_ptr<Entry>> entries;
   for (const Algorithm* algorithm : algorithms) {
     for (const GroupSizes& groups_tried : algorithm->grouped ? groups : kNoGroups) {

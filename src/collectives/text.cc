@@ -33,7 +33,8 @@ std::string operand_text(const Operand& operand, std::string_view preposition) {
   if (operand.kind == Operand::Kind::chunks)
     return fmt::format("{}[{}{}]", to_string(operand.buffer), to_text(operand.index),
                        count_text(operand.count));
-  return fmt::format("{}{} {}{}", preposition, operand.queued ? "_queue" : "",
+  constexpr std::string_view kTravels[] = {"", "_queue", "_push"};
+  return fmt::format("{}{} {}{}", preposition, kTravels[static_cast<int>(operand.travel)],
                      to_text(operand.index), count_text(operand.count));
 }
 
@@ -131,7 +132,7 @@ std::string to_text(const ExpandedProgram& program) {
   std::string text;
   for (std::size_t s = 0; s < program.size(); ++s) {
     const auto write = [](const ExpandedOperand& o, std::string_view preposition) {
-      return operand_text({o.kind, o.buffer, o.index, o.count, o.queued}, preposition);
+      return operand_text({o.kind, o.buffer, o.index, o.count, o.travel}, preposition);
     };
     text += fmt::format("{:4}  {}{}\n", s, step_text(program[s], write),
                         numbers_text(program[s].depends));

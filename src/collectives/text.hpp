@@ -14,8 +14,8 @@
 //     copy from (r+3)%4 -> output[(r+1)%4]
 //
 // r is the rank, i the index of the loop around. A range of chunks is `input[0 : 4]` (four of them,
-// from 0 on). `finish` is a reduce that finishes; `to_queue` is a message that must be queued. What
-// stands behind # is a comment.
+// from 0 on). `finish` is a reduce that finishes; `to_queue` is a message that must be queued,
+// `to_push` one that its sender stores. What stands behind # is a comment.
 //
 // Knows the grammar; whether a schedule is right is the verifier's question.
 #pragma once

@@ -243,8 +243,11 @@ Result<Operand> parse_operand(Line& line, std::string_view preposition) {
       return operand;
     }
   operand.kind = Operand::Kind::message;
-  operand.queued = line.take_word(fmt::format("{}_queue", preposition));
-  if (!operand.queued && !line.take_word(preposition))
+  if (line.take_word(fmt::format("{}_queue", preposition)))
+    operand.travel = Travel::queued;
+  else if (line.take_word(fmt::format("{}_push", preposition)))
+    operand.travel = Travel::pushed;
+  else if (!line.take_word(preposition))
     return line.error(fmt::format("input, output, scratch or {}", preposition));
   const Result<AffineIndex> index = parse_index(line);
   TUTTI_TRY(index);

@@ -77,6 +77,26 @@ void tell_direct_broadcast(Builder& b, const GroupSizes&) {
   b.copy(in(0), destinations);
 }
 
+// One n-th of the data is the root's work, so that all n processors copy equally much.
+void tell_cooperative_broadcast(Builder& b, const GroupSizes&) {
+  const int read = b.ranks() - 1;  // chunks that everybody reads
+  const Operand first = Builder::input(0, read);
+  if (b.rank() != b.root()) {
+    b.recv(b.root(), Builder::output(0, read));
+    return b.recv(b.root(), out(read));
+  }
+  std::vector<Operand> readers;
+  std::vector<Operand> stores = {out(read)};
+  for (int i = 1; i < b.ranks(); ++i) {
+    const int peer = (b.rank() + i) % b.ranks();
+    readers.push_back(Builder::to(peer));
+    stores.push_back(Builder::into(peer));
+  }
+  b.copy(first, readers);  // before anything takes time
+  b.copy(in(read), stores);
+  b.copy(first, {Builder::output(0, read)});
+}
+
 void tell_direct_reduce(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.send(b.root(), in(0));
   std::vector<Operand> sources = {in(0)};

@@ -60,6 +60,14 @@ Result<ScheduleShape> power_of_two(int ranks, Rank root, const GroupSizes&) {
   return shape;
 }
 
+// As many chunks as ranks; all but one of them travel together.
+Result<ScheduleShape> cooperative(int ranks, Rank root, const GroupSizes&) {
+  ScheduleShape shape = plain(Collective::broadcast, ranks, root);
+  shape.chunks = ranks;
+  shape.message_chunks_max = std::max(1, ranks - 1);
+  return shape;
+}
+
 // Messages of up to half of all blocks.
 template <Collective collective>
 Result<ScheduleShape> halves(int ranks, Rank root, const GroupSizes&) {
@@ -140,6 +148,8 @@ constexpr Algorithm kTable[] = {
 
     {"direct", Collective::broadcast, whole<Collective::broadcast>, tell_direct_broadcast,
      "the root serves everybody"},
+    {"cooperative", Collective::broadcast, cooperative, tell_cooperative_broadcast,
+     "everybody reads most of it from the root, which stores the rest: all processors copy"},
     {"ring", Collective::broadcast, whole<Collective::broadcast>, tell_ring_broadcast,
      "a chain from the root, slices following each other"},
     {"binomial", Collective::broadcast, whole<Collective::broadcast>, tell_binomial_broadcast,

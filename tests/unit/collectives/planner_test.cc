@@ -147,6 +147,20 @@ TEST(Planner, MoreBytesTakeNoLess) {
   }
 }
 
+TEST(Planner, AllProcessorsCopyWhatIsBroadcast) {
+  for (const int ranks : {2, 3, 5, 8}) {
+    Planner planner = make(std::to_string(ranks).c_str(), ranks, with_direct());
+    for (const std::size_t bytes : {64 * kMiB / 1024, kMiB, 64 * kMiB}) {
+      const Explanation explanation = *planner.explain({Collective::broadcast, bytes / 4});
+      EXPECT_EQ(explanation.candidates.front().algorithm, "cooperative");
+      EXPECT_TRUE(explanation.candidates.front().settings.direct);
+    }
+    // Of two messages instead of one small calls have nothing.
+    const Explanation small = *planner.explain({Collective::broadcast, 2});
+    EXPECT_NE(small.candidates.front().algorithm, "cooperative");
+  }
+}
+
 // Where only some memory can be addressed, small calls are not worth finding out.
 TEST(Planner, SmallBlocksTravelStagedUnlessToldOtherwise) {
   PlannerOptions options = with_direct();
@@ -193,8 +207,9 @@ TEST(Planner, ForcedOptionsAreHonoured) {
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ((*plan)->algorithm, "ring");
   EXPECT_EQ((*plan)->settings, (PlanSettings{3, 8192, true}));
-  // Collectives with one way only do not care.
+  // Collectives that do not have it do not care.
   EXPECT_TRUE(planner.plan({Collective::barrier, 1}, 0).ok());
+  EXPECT_TRUE(planner.plan({Collective::gather, 8}, 0).ok());
   options.lowering = Lowering::staged;
   Planner staged = make("4", 4, options);
   EXPECT_FALSE((*staged.plan(all_reduce(64 * kMiB), 0))->settings.direct);

@@ -10,16 +10,16 @@
 namespace tutti::collectives::testing {
 
 inline ExpandedOperand in(int chunk, int count = 1) {
-  return {Operand::Kind::chunks, Buffer::input, chunk, count, false};
+  return {Operand::Kind::chunks, Buffer::input, chunk, count};
 }
 inline ExpandedOperand out(int chunk, int count = 1) {
-  return {Operand::Kind::chunks, Buffer::output, chunk, count, false};
+  return {Operand::Kind::chunks, Buffer::output, chunk, count};
 }
 inline ExpandedOperand scratch(int chunk, int count = 1) {
-  return {Operand::Kind::chunks, Buffer::scratch, chunk, count, false};
+  return {Operand::Kind::chunks, Buffer::scratch, chunk, count};
 }
 inline ExpandedOperand with(Rank peer, int count = 1) {
-  return {Operand::Kind::message, Buffer::input, peer, count, false};
+  return {Operand::Kind::message, Buffer::input, peer, count};
 }
 
 using Operands = std::vector<ExpandedOperand>;

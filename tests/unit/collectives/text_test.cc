@@ -83,8 +83,10 @@ TEST(Text, UnusualProgramsComeBackUnchanged) {
   message.kind = Operand::Kind::message;
   message.index = AffineIndex::of_rank() + 1;
   message.count = 4;
-  message.queued = true;
-  const Step step{StepKind::reduce, true, {range, message}, {range}};
+  message.travel = Travel::queued;
+  Operand pushed = message;
+  pushed.travel = Travel::pushed;
+  const Step step{StepKind::reduce, true, {range, message}, {range, pushed}};
   const Step strange{StepKind::copy, true, {}, {message}};
   schedule.programs = {
       Program{{Repeat{1, {step}}, Repeat{1, {step, strange}}, Repeat{1, {step}}}},
