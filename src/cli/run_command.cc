@@ -128,8 +128,8 @@ void add_options(CLI::App& command, RunOptions& options) {
       ->check(CLI::Range(1, 65536));
   command
       .add_option("--bind", options.binding,
-                  "Cores of each rank: auto shares them out when there is one for each rank, core "
-                  "takes exactly one, none leaves the ranks where the system puts them")
+                  "Cores of each rank: auto shares them out, or the ranks among them; core takes "
+                  "exactly one; none leaves the ranks where the system puts them")
       ->check(CLI::IsMember({"auto", "none", "core"}))
       ->capture_default_str();
   command

@@ -37,7 +37,11 @@ Result<std::vector<std::vector<int>>> place(std::span<const base::Core> cores, i
                   fmt::format("--bind core needs a core for each rank, but {} ranks have {} "
                               "hardware threads; use --bind auto or none",
                               ranks, threads.size()));
-  return std::vector<std::vector<int>>(count);
+  std::vector<std::vector<int>> places(count);
+  for (std::size_t rank = 0; rank < count; ++rank)
+    places[rank].assign(threads[rank * threads.size() / count].begin(),
+                        threads[rank * threads.size() / count].end());
+  return places;
 }
 
 }  // namespace tutti::cli::launcher

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "cli/launcher/placement.hpp"
 
 namespace tutti::cli::launcher {
@@ -40,9 +42,24 @@ TEST(Place, CoreTakesExactlyOne) {
   EXPECT_THAT(*place(kCores, 2, Binding::core), ElementsAre(ElementsAre(0, 4), ElementsAre(1, 5)));
 }
 
-TEST(Place, NoneAndTooManyRanksAreNotBound) {
+TEST(Place, NoneIsNotBound) {
   EXPECT_THAT(*place(kCores, 2, Binding::none), ElementsAre(IsEmpty(), IsEmpty()));
-  EXPECT_THAT(*place(kCores, 9, Binding::automatic), testing::Each(IsEmpty()));
+  EXPECT_THAT(*place(kCores, 9, Binding::none), testing::Each(IsEmpty()));
+}
+
+TEST(Place, MoreRanksThanHardwareThreadsShareThemEvenly) {
+  const std::vector<Core> two = {{3}, {7}};
+  EXPECT_THAT(
+      *place(two, 5, Binding::automatic),
+      ElementsAre(ElementsAre(3), ElementsAre(3), ElementsAre(3), ElementsAre(7), ElementsAre(7)));
+  const auto places = *place(kCores, 20, Binding::automatic);
+  std::map<int, int> ranks_of;
+  for (const auto& place : places) {
+    ASSERT_EQ(place.size(), 1U);
+    ++ranks_of[place.front()];
+  }
+  EXPECT_EQ(ranks_of.size(), 8U);
+  for (const auto& [thread, ranks] : ranks_of) EXPECT_THAT(ranks, testing::AnyOf(2, 3)) << thread;
 }
 
 TEST(Place, CoreRefusesTooManyRanks) {
