@@ -29,6 +29,7 @@ void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own,
                            const Operand& result, bool finish);
 void direct_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result);
 void tell_direct_all_reduce(Builder& b, const GroupSizes& group);
+void tell_one_shot_all_reduce(Builder& b, const GroupSizes& group);
 void tell_direct_reduce_scatter(Builder& b, const GroupSizes& group);
 void tell_direct_all_gather(Builder& b, const GroupSizes& group);
 void tell_direct_broadcast(Builder& b, const GroupSizes& group);

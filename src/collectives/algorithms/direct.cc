@@ -61,6 +61,20 @@ void tell_direct_all_reduce(Builder& b, const GroupSizes&) {
   });
 }
 
+// Everybody reduces everything: most work, but every rank waits only once. Sources stand in the
+// order of ranks, so that all get the same bits. Through queues, because in place everybody
+// overwrites what the others would read.
+void tell_one_shot_all_reduce(Builder& b, const GroupSizes&) {
+  std::vector<Operand> peers;
+  for (int i = 1; i < b.ranks(); ++i)
+    peers.push_back(Builder::to_queue((b.rank() + i) % b.ranks()));
+  b.copy(in(0), peers);
+  std::vector<Operand> sources;
+  for (Rank rank = 0; rank < b.ranks(); ++rank)
+    sources.push_back(rank == b.rank() ? in(0) : Builder::from(rank));
+  b.finish(sources, {out(0)});
+}
+
 void tell_direct_reduce_scatter(Builder& b, const GroupSizes&) {
   direct_reduce_scatter(b, b.world(), in, out(0), true);
 }

@@ -68,6 +68,16 @@ Result<ScheduleShape> cooperative(int ranks, Rank root, const GroupSizes&) {
   return shape;
 }
 
+// Every rank's program names all ranks, one by one.
+Result<ScheduleShape> one_shot(int ranks, Rank root, const GroupSizes&) {
+  constexpr int kRanksMax = 64;
+  if (ranks > kRanksMax)
+    return Status(StatusCode::unsupported, "serves up to " + std::to_string(kRanksMax) +
+                                               " ranks, not " + std::to_string(ranks) +
+                                               "; use doubling or tree");
+  return plain(Collective::all_reduce, ranks, root);
+}
+
 // Messages of up to half of all blocks.
 template <Collective collective>
 Result<ScheduleShape> halves(int ranks, Rank root, const GroupSizes&) {
@@ -113,6 +123,9 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
      "one pass over all peers: reduce my chunk of all inputs, store it into all outputs"},
+    {"one_shot", Collective::all_reduce, one_shot, tell_one_shot_all_reduce,
+     "everybody reduces everything: every rank waits once, for small data or ranks that share "
+     "cores"},
     {"ring", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_ring_all_reduce,
      "reduce-scatter and all-gather around a ring: optimal bandwidth, linear latency"},
     {"tree", Collective::all_reduce, two_trees<Collective::all_reduce>, tell_tree_all_reduce,
