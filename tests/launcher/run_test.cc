@@ -255,7 +255,7 @@ TEST(Run, KilledRankIsNamedThoughWhoHeardOfItEndsFirst) {
   const std::string python =
       "import os, signal\n"
       "def large():\n"
-      "  os.posix_fallocate(os.memfd_create('large'), 0, 1 << 27)\n"
+      "  os.posix_fallocate(os.memfd_create('large'), 0, 1 << 26)\n"
       "large()\n"
       "os.open('" +
       pipe +

@@ -195,7 +195,7 @@ class Launch {
 
  private:
   static constexpr std::size_t kPipeBytes = 1 << 20;
-  static constexpr std::chrono::milliseconds kEndingTime{200};
+  static constexpr std::chrono::milliseconds kEndingTime{1000};
 
   static void waitpid_quietly(pid_t process) {
     siginfo_t info{};
