@@ -35,6 +35,7 @@ void tell_direct_all_gather(Builder& b, const GroupSizes& group);
 void tell_direct_broadcast(Builder& b, const GroupSizes& group);
 void tell_cooperative_broadcast(Builder& b, const GroupSizes& group);
 void tell_direct_reduce(Builder& b, const GroupSizes& group);
+void tell_cooperative_reduce(Builder& b, const GroupSizes& group);
 void tell_direct_gather(Builder& b, const GroupSizes& group);
 void tell_direct_scatter(Builder& b, const GroupSizes& group);
 void tell_direct_all_to_all(Builder& b, const GroupSizes& group);

@@ -118,6 +118,22 @@ void tell_direct_reduce(Builder& b, const GroupSizes&) {
   b.finish(sources, {out(0)});
 }
 
+// Every rank reduces its chunk of all inputs, and stores it at the root.
+void tell_cooperative_reduce(Builder& b, const GroupSizes&) {
+  const int n = b.ranks();
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() + i + 1) % n;
+    b.send(peer, in(peer));
+  });
+  const std::vector<Operand> sources = with(in(b.me()), others(b.world()));
+  if (b.rank() != b.root()) return b.finish(sources, {Builder::to(b.root())});
+  b.finish(sources, {out(b.me())});
+  b.repeat(n - 1, [&](AffineIndex i) {
+    const AffineIndex peer = (b.me() - i - 1) % n;
+    b.recv(peer, out(peer));
+  });
+}
+
 void tell_direct_gather(Builder& b, const GroupSizes&) {
   if (b.rank() != b.root()) return b.send(b.root(), in(0));
   b.copy(in(0), {out(b.root())});

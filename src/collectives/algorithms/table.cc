@@ -61,7 +61,7 @@ Result<ScheduleShape> power_of_two(int ranks, Rank root, const GroupSizes&) {
 }
 
 // As many chunks as ranks; all but one of them travel together.
-Result<ScheduleShape> cooperative(int ranks, Rank root, const GroupSizes&) {
+Result<ScheduleShape> all_but_one(int ranks, Rank root, const GroupSizes&) {
   ScheduleShape shape = plain(Collective::broadcast, ranks, root);
   shape.chunks = ranks;
   shape.message_chunks_max = std::max(1, ranks - 1);
@@ -123,15 +123,15 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
      "one pass over all peers: reduce my chunk of all inputs, store it into all outputs"},
-    {"one_shot", Collective::all_reduce, one_shot, tell_one_shot_all_reduce,
-     "everybody reduces everything: every rank waits once, for small data or ranks that share "
-     "cores"},
     {"ring", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_ring_all_reduce,
      "reduce-scatter and all-gather around a ring: optimal bandwidth, linear latency"},
     {"tree", Collective::all_reduce, two_trees<Collective::all_reduce>, tell_tree_all_reduce,
      "double binary tree: logarithmic latency at full bandwidth"},
     {"doubling", Collective::all_reduce, whole<Collective::all_reduce>, tell_doubling_all_reduce,
      "recursive doubling: the fewest messages, for small data"},
+    {"one_shot", Collective::all_reduce, one_shot, tell_one_shot_all_reduce,
+     "everybody reduces everything: every rank waits once, for small data or ranks that share "
+     "cores"},
     {"halving_doubling", Collective::all_reduce, halving_doubling, tell_halving_doubling_all_reduce,
      "recursive halving, then doubling: logarithmic latency, optimal bandwidth"},
     {"binomial", Collective::all_reduce, whole<Collective::all_reduce>, tell_binomial_all_reduce,
@@ -161,7 +161,7 @@ constexpr Algorithm kTable[] = {
 
     {"direct", Collective::broadcast, whole<Collective::broadcast>, tell_direct_broadcast,
      "the root serves everybody"},
-    {"cooperative", Collective::broadcast, cooperative, tell_cooperative_broadcast,
+    {"cooperative", Collective::broadcast, all_but_one, tell_cooperative_broadcast,
      "everybody reads most of it from the root, which stores the rest: all processors copy"},
     {"ring", Collective::broadcast, whole<Collective::broadcast>, tell_ring_broadcast,
      "a chain from the root, slices following each other"},
@@ -174,6 +174,8 @@ constexpr Algorithm kTable[] = {
 
     {"direct", Collective::reduce, whole<Collective::reduce>, tell_direct_reduce,
      "the root reads everybody's data in one pass"},
+    {"cooperative", Collective::reduce, per_rank<Collective::reduce>, tell_cooperative_reduce,
+     "everybody reduces a chunk of all inputs, and stores it at the root"},
     {"ring", Collective::reduce, whole<Collective::reduce>, tell_ring_reduce,
      "a chain toward the root, slices following each other"},
     {"binomial", Collective::reduce, whole<Collective::reduce>, tell_binomial_reduce,

@@ -50,7 +50,7 @@ TEST(Planner, SmallIsStagedAndLargeIsDirectInSharedMemory) {
     Planner planner = make("1x9", ranks, with_direct());
     const auto small = planner.plan(all_reduce(8), 0);
     ASSERT_TRUE(small.ok());
-    EXPECT_EQ((*small)->algorithm, "doubling");
+    EXPECT_EQ((*small)->algorithm, ranks == 4 ? "one_shot" : "doubling");
     EXPECT_FALSE((*small)->settings.direct);
     for (const std::size_t bytes : {64 * 1024ul, kMiB, 64 * kMiB}) {
       const auto large = planner.plan(all_reduce(bytes), 0);
@@ -147,17 +147,26 @@ TEST(Planner, MoreBytesTakeNoLess) {
   }
 }
 
-TEST(Planner, AllProcessorsCopyWhatIsBroadcast) {
-  for (const int ranks : {2, 3, 5, 8}) {
-    Planner planner = make(std::to_string(ranks).c_str(), ranks, with_direct());
-    for (const std::size_t bytes : {64 * kMiB / 1024, kMiB, 64 * kMiB}) {
-      const Explanation explanation = *planner.explain({Collective::broadcast, bytes / 4});
-      EXPECT_EQ(explanation.candidates.front().algorithm, "cooperative");
-      EXPECT_TRUE(explanation.candidates.front().settings.direct);
+TEST(Planner, AllProcessorsWorkForTheRoot) {
+  for (const int ranks : {2, 3, 5, 8})
+    for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+      Planner planner = make(std::to_string(ranks).c_str(), ranks, with_direct());
+      for (const std::size_t bytes : {64 * 1024ul, kMiB, 64 * kMiB}) {
+        const Explanation explanation = *planner.explain({collective, bytes / 4});
+        EXPECT_EQ(explanation.candidates.front().algorithm, "cooperative");
+        EXPECT_TRUE(explanation.candidates.front().settings.direct);
+      }
+      // Of several messages instead of one small calls have nothing.
+      const Explanation small = *planner.explain({collective, 2});
+      EXPECT_NE(small.candidates.front().algorithm, "cooperative");
     }
-    // Of two messages instead of one small calls have nothing.
-    const Explanation small = *planner.explain({Collective::broadcast, 2});
-    EXPECT_NE(small.candidates.front().algorithm, "cooperative");
+}
+
+// Every wait of a rank hands the core over to another one.
+TEST(Planner, RanksThatShareCoresWaitOnce) {
+  for (const int ranks : {4, 8}) {
+    Planner planner = make("2", ranks, with_direct());
+    EXPECT_EQ((*planner.plan(all_reduce(8), 0))->algorithm, "one_shot");
   }
 }
 
