@@ -242,6 +242,16 @@ class Contenders(unittest.TestCase):
         self.assertEqual(refused.exception.args[0], "nonsense")
         self.assertIn("tutti allocated", refused.exception.args[1])
 
+    def test_over_tcp_there_are_others_and_tutti_is_told_so(self):
+        setting = contenders.Setting(2, pathlib.Path("nowhere"),
+                                     (("left", "10.0.0.1"), ("right", "10.0.0.2")))
+        names = [name for names, _ in contenders.groups(setting, None) for name in names]
+        self.assertEqual(names, ["tutti tcp", "openmpi", "mpich", "gloo", "floor socket"])
+        build = (pathlib.Path("tutti"), pathlib.Path("harness"))
+        tutti = contenders.tuttis("", "tutti", build, setting)[0]
+        self.assertEqual(dict(tutti.environment), {"TUTTI_TRANSPORT": "tcp"})
+        self.assertIn("left=10.0.0.1,right=10.0.0.2", tutti.launcher)
+
     def test_a_floor_needs_ranks_that_its_two_workers_can_share(self):
         setting = contenders.Setting(3, pathlib.Path("nowhere"))
         present, absent = contenders.assemble(setting, None, ["floor direct"])

@@ -39,6 +39,9 @@ class Setting:
     def pinned(self):
         return self.ranks <= usable_cpus()
 
+    def network(self):
+        return self.hosts[0][1].rsplit(".", 1)[0] + ".0/24"
+
     def spawner(self, *options):
         """The command up to the program that starts it once per rank."""
         hosts = ["--hosts", ",".join("=".join(host) for host in self.hosts)] if self.hosts else []
@@ -95,6 +98,44 @@ UCX = ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
        "--mca", "opal_common_ucx_devices", "any")
 
 
+def open_mpi_over_tcp(setting):
+    """Each host with a daemon of its own, as if they were two machines."""
+    launcher, program = builds.mpi("openmpi")
+    network = setting.network()
+    spawn = [sys.executable, str(builds.SOURCES / "spawn.py")]
+    hosts = ",".join("=".join(host) for host in setting.hosts)
+    agent = " ".join([*spawn, "--reach", hosts])
+    slots = ",".join(f"{address}:{-(-setting.ranks // 2)}" for _, address in setting.hosts)
+    settings = {"plm_rsh_agent": f"'{agent}'", "btl": "tcp,self", "pml": "ob1",
+                "btl_tcp_if_include": network, "oob_tcp_if_include": network}
+    words = [f"--mca {name} {value}" for name, value in settings.items()]
+    root = "--allow-run-as-root" if os.geteuid() == 0 else ""
+    command = f"exec {launcher} {root} --host {slots} -n {setting.ranks} --map-by node " \
+              f"--bind-to none {' '.join(words)} \"$@\""
+    # The first host's launcher is itself reached as a host, so that it has that host's name.
+    namespace = setting.hosts[0][0]
+    return [Contender("openmpi", "peer", program, (
+        "ip", "netns", "exec", namespace, "unshare", "--uts", "sh", "-c",
+        f"hostname {namespace} && {command}", "sh", *spawn, "--here", "--pin", "--"))]
+
+
+def mpich_over_tcp(setting):
+    """Its ranks speak to their launcher through pipes, which reach into any namespace."""
+    launcher, program = builds.mpi("mpich")
+    environment = (("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"),
+                   ("UCX_NET_DEVICES", ",".join(name for name, _ in setting.hosts)))
+    return [Contender("mpich", "peer", program,
+                      (launcher, "-n", str(setting.ranks), *setting.spawner("--here", "--pin")),
+                      environment=environment)]
+
+
+def floor_socket(setting):
+    if setting.ranks != 2:
+        raise Unavailable("a socket pair has two ends")
+    return [Contender("floor socket", "floor", builds.floor(setting.build, "socket"),
+                      setting.start_all())]
+
+
 def open_mpi(name, setting, extra=()):
     launcher, program = builds.mpi("openmpi")
     command = [launcher, "-n", str(setting.ranks), *extra]
@@ -117,12 +158,23 @@ def gloo(setting):
 
 def groups(setting, against):
     """[(the names that a build gives, how to make them)], in the order of the report."""
+    others = groups_over_tcp(setting) if setting.hosts else groups_on_one_host(setting)
     before = [(tutti_names(setting, against),
                lambda: tuttis(f"@{against}", "before", builds.revision(against), setting))]
     return [(tutti_names(setting),
              lambda: tuttis("", "tutti", builds.tutti(setting.build), setting)),
-            *(before if against else []),
-            (["openmpi"], lambda: open_mpi("openmpi", setting)),
+            *(before if against else []), *others]
+
+
+def groups_over_tcp(setting):
+    return [(["openmpi"], lambda: open_mpi_over_tcp(setting)),
+            (["mpich"], lambda: mpich_over_tcp(setting)),
+            (["gloo"], lambda: gloo(setting)),
+            (["floor socket"], lambda: floor_socket(setting))]
+
+
+def groups_on_one_host(setting):
+    return [(["openmpi"], lambda: open_mpi("openmpi", setting)),
             (["openmpi ucx"], lambda: open_mpi("openmpi ucx", setting, UCX)),
             (["mpich"], lambda: mpich(setting)),
             (["gloo"], lambda: gloo(setting)),
