@@ -9,7 +9,8 @@ Every rank learns from its environment who it is (RANK, WORLD_SIZE) and where al
 (MASTER_ADDR, MASTER_PORT, and its own COMPARE_ADDRESS). With --pin, each gets a CPU of its own.
 With --hosts, they go to these network namespaces in turn. With --here, becomes the one rank that an
 MPI launcher has started, in that rank's namespace. With --reach, runs a shell command on the host
-with that address, as MPI launchers ask of ssh. The exit status is that of the first rank that fails.
+with that address, as MPI launchers ask of ssh. The exit status is that of the first rank that
+fails.
 """
 import os
 import secrets

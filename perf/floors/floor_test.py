@@ -2,7 +2,7 @@
 """Runs a floor over all that it can do and fails where one element comes out wrong: each operation,
 type and way, at sizes with and without a remainder, for two and for more ranks.
 
-  floors/floor_test.py PROGRAM     PROGRAM floor_socket runs over the loopback, between two ranks
+  floors/floor_test.py PROGRAM     floor_socket over the loopback, and between two ranks only
 """
 import json
 import os
@@ -17,12 +17,16 @@ KINDS = 5 * 2
 SPAWN = pathlib.Path(__file__).resolve().parents[1] / "comparison" / "spawn.py"
 
 
+def over_socket(program):
+    return program.endswith("floor_socket")
+
+
 def check(program, ranks):
     """The rows of a run, every one of which must be right."""
     with tempfile.TemporaryDirectory() as folder:
         stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
         stage.touch()
-        spawn = [sys.executable, SPAWN, "2", "--"] if program.endswith("floor_socket") else []
+        spawn = [sys.executable, SPAWN, "2", "--"] if over_socket(program) else []
         subprocess.run([*spawn, program, "--stage", stage, "--report", report, "--operations", OPERATIONS,
                         "--types", "f32,bf16", "--sizes", ",".join(map(str, SIZES)),
                         "--seconds", "0.004", "--least-calls", "2", "--most-calls", "20"],
@@ -36,7 +40,7 @@ def check(program, ranks):
 
 def main():
     rows = check(sys.argv[1], 2)
-    if not sys.argv[1].endswith("floor_socket"):
+    if not over_socket(sys.argv[1]):
         rows += check(sys.argv[1], 6)
     print("best ways: " + ", ".join(sorted({row["way"] for row in rows})))
 
