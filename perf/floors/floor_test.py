@@ -27,7 +27,8 @@ def check(program, ranks):
         stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
         stage.touch()
         spawn = [sys.executable, SPAWN, "2", "--"] if over_socket(program) else []
-        subprocess.run([*spawn, program, "--stage", stage, "--report", report, "--operations", OPERATIONS,
+        subprocess.run([*spawn, program, "--stage", stage, "--report", report,
+                        "--operations", OPERATIONS,
                         "--types", "f32,bf16", "--sizes", ",".join(map(str, SIZES)),
                         "--seconds", "0.004", "--least-calls", "2", "--most-calls", "20"],
                        env={**os.environ, "WORLD_SIZE": str(ranks)}, check=True, timeout=100)
