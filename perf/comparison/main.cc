@@ -22,6 +22,7 @@ constexpr std::size_t kMostWarmUpCalls = 50;
 constexpr std::size_t kMostTrialCalls = 300;               // of each way, where there are several
 constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
 constexpr std::size_t kCheapBytes = std::size_t{4} << 20;  // ... this much data in all
+constexpr double kOvertime = 3;                            // times the time, for them
 constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
 // What a peer's ranks put in and get out in one kind of call.
@@ -80,18 +81,19 @@ class Launch {
     if (ways.size() > 1 && !try_all(ways.size(), best)) return false;
     peer_.choose(best);
     way = ways[best];
-    const std::size_t least = least_calls();
     return repeat(options_.seconds / 4, warm_up_calls(), kMostWarmUpCalls, times) &&
-           repeat(options_.seconds, least, std::max(least, options_.most_calls), times);
+           repeat(options_.seconds, options_.least_calls, options_.most_calls, times);
   }
 
  private:
   // At least: connections, plans, page faults.
   std::size_t warm_up_calls() const { return work_.bytes >= kDearBytes ? 1 : 2; }
 
-  // Where calls are cheap, one stall of the machine must not leave only a few.
-  std::size_t least_calls() const {
-    return std::max(options_.least_calls, std::min(kCheapCalls, kCheapBytes / work_.bytes));
+  // Where calls move little, one stall of the machine must not leave only a few, unless all of them
+  // take long.
+  bool too_few(std::size_t calls, Nanoseconds overtime, double seconds) const {
+    return calls < std::min(kCheapCalls, kCheapBytes / work_.bytes) &&
+           overtime < static_cast<Nanoseconds>(kOvertime * seconds * 1e9);
   }
 
   // The way whose calls have the least median.
@@ -132,7 +134,10 @@ class Launch {
               std::vector<Nanoseconds>& times) {
     const Nanoseconds end = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
     std::size_t calls = 0;
-    const auto more = [&] { return calls < least || (calls < most && now_ns() < end); };
+    const auto more = [&] {
+      const Nanoseconds overtime = now_ns() - end;
+      return calls < least || (calls < most && (overtime < 0 || too_few(calls, overtime, seconds)));
+    };
     for (; stage_.agree(more() ? 1 : 0) != 0; ++calls)
       if (!call_once(calls)) return false;
     stage_.meet();

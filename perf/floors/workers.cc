@@ -14,7 +14,7 @@
 namespace tutti::floors {
 namespace {
 
-constexpr int kSpinsBeforeYield = 1 << 20;  // something else may hold the other's core
+constexpr int kSpinsBeforeYield = 1 << 15;  // something else may hold the other's core
 
 [[noreturn]] void fail(const char* what) {
   std::perror(what);
