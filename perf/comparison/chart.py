@@ -8,7 +8,9 @@ from report import size_name
 WIDTH, PANEL, LEFT, TOP, GAP = 860, 330, 70, 60, 70
 PLOT_WIDTH = WIDTH - LEFT - 200
 COLOURS = {"tutti plain": "#d1495b", "tutti allocated": "#8f0d2b", "openmpi": "#00798c",
-           "openmpi ucx": "#30a5bf", "mpich": "#edae49"}
+           "openmpi ucx": "#30a5bf", "mpich": "#edae49",
+           "gloo": "#9a6fb0", "tutti shared heap": "#e8909c", "tutti tcp": "#d1495b",
+           "floor direct": "#222222", "floor staged": "#777777", "floor socket": "#222222"}
 SPARE_COLOURS = ("#66a182", "#7f5a83", "#555555", "#a0a0a0")
 
 
@@ -94,20 +96,31 @@ def speed_panel(rows, names, colours):
         yield from panel.curve(points, colours[name])
 
 
-def draw(rows, title):
-    """The whole picture as text. Requires at least one contender that ran."""
-    names = list(dict.fromkeys(name for row in rows for name in row.times))
+def draw_table(table):
+    """One operation's two panels with their legend, and how high they are."""
+    names = list(dict.fromkeys(name for row in table.rows for name in row.times))
     colours = colour_of(names)
-    height = TOP + 2 * PANEL + GAP + 60
+    yield text(LEFT, 24, table.title(), size=16, weight="bold")
+    yield from time_panel(table.rows, names, colours)
+    yield from speed_panel(table.rows, names, colours)
+    for place, name in enumerate(names):
+        y = TOP + 20 + 20 * place
+        yield line(WIDTH - 180, y - 4, WIDTH - 156, y - 4, colours[name])
+        yield f'<circle cx="{WIDTH - 168}" cy="{y - 4}" r="4" fill="{colours[name]}"/>'
+        yield text(WIDTH - 148, y, name)
+
+
+def draw(tables, title):
+    """The whole picture as text: tables of which something ran, below each other."""
+    drawn = [table for table in tables if any(row.times for row in table.rows)]
+    each = TOP + 2 * PANEL + GAP + 60
+    height = 40 + each * len(drawn)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
              f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">',
              f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
              text(LEFT, 24, title, size=16, weight="bold")]
-    parts += time_panel(rows, names, colours)
-    parts += speed_panel(rows, names, colours)
-    for place, name in enumerate(names):
-        y = TOP + 20 + 20 * place
-        parts.append(line(WIDTH - 180, y - 4, WIDTH - 156, y - 4, colours[name]))
-        parts.append(f'<circle cx="{WIDTH - 168}" cy="{y - 4}" r="4" fill="{colours[name]}"/>')
-        parts.append(text(WIDTH - 148, y, name))
+    for place, table in enumerate(drawn):
+        parts.append(f'<g transform="translate(0,{40 + each * place})">')
+        parts += draw_table(table)
+        parts.append("</g>")
     return "\n".join(parts) + "\n</svg>\n"

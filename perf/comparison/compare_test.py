@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tests the arithmetic and the wording of perf/compare on figures that are known."""
+import argparse
 import pathlib
+import subprocess
 import sys
 import types
 import unittest
@@ -10,27 +12,37 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import chart  # noqa: E402
+import claims  # noqa: E402
 import contenders  # noqa: E402
 import figures  # noqa: E402
 import launching  # noqa: E402
 import report  # noqa: E402
+import selection  # noqa: E402
+import spawn  # noqa: E402
 
 MIB = 1 << 20
+KIND = ("all_reduce", "f32")
 
 
-def outcome(*rounds):
+def outcome(*rounds, way=""):
     """Each round: {bytes: median}, or None for a launch that failed."""
     return launching.Outcome(library="test", launches=[
-        {size: {"bytes": size, "median_us": value} for size, value in rows.items()}
-        if rows else None for rows in rounds])
+        {(*KIND, size): {"bytes": size, "median_us": value, "way": way}
+         for size, value in rows.items()} if rows else None for rows in rounds])
 
 
-def contender(name, role):
-    return types.SimpleNamespace(name=name, role=role)
+def contender(name, role, floor=""):
+    return types.SimpleNamespace(name=name, role=role, floor=floor)
 
 
-PRESENT = [contender("tutti plain", "tutti"), contender("tutti allocated", "tutti"),
+def rows_of(present, outcomes, sizes):
+    return figures.table(present, outcomes, KIND, sizes).rows
+
+
+PRESENT = [contender("tutti plain", "tutti", "floor staged"),
+           contender("tutti allocated", "tutti", "floor direct"),
            contender("a", "peer"), contender("b", "peer")]
+FLOOR = contender("floor direct", "floor")
 
 
 class Figures(unittest.TestCase):
@@ -41,7 +53,7 @@ class Figures(unittest.TestCase):
             "a": outcome({8: 4.0, MIB: 150}, {8: 4.0, MIB: 120}, {8: 9.0, MIB: 90}),
             "b": outcome({8: 5.0, MIB: 100}, {8: 5.0, MIB: 110}, {8: 5.0, MIB: 500}),
         }
-        self.rows = figures.table(PRESENT, self.outcomes, [8, MIB])
+        self.rows = rows_of(PRESENT, self.outcomes, [8, MIB])
 
     def test_median_and_extremes_over_launches(self):
         self.assertEqual(self.rows[0].times["tutti plain"], figures.Spread(3.0, 2.0, 4.0))
@@ -61,24 +73,102 @@ class Figures(unittest.TestCase):
         self.outcomes["tutti@1 plain"] = outcome({8: 1.0, MIB: 10}, {8: 4.0, MIB: 50},
                                                  {8: 9.0, MIB: 90})
         present = [*PRESENT, contender("tutti@1 plain", "before")]
-        rows = figures.table(present, self.outcomes, [8, MIB])
+        rows = rows_of(present, self.outcomes, [8, MIB])
         self.assertEqual(rows[1].best_peer, "b")
         self.assertEqual(rows[1].changes, {"tutti plain": figures.Spread(0.5, 0.1, 0.9)})
 
-    def test_aims_name_the_sizes_that_miss_them(self):
-        verdicts = {name: (reached, missed)
-                    for name, _, _, reached, missed in figures.judge(self.rows)}
-        self.assertEqual(verdicts["tutti plain"], ([8, MIB], []))
-        self.assertEqual(verdicts["tutti allocated"], ([MIB], []))
-        self.outcomes["tutti allocated"] = outcome({MIB: 100}, {MIB: 100}, {MIB: 100})
-        rows = figures.table(PRESENT, self.outcomes, [8, MIB])
-        self.assertEqual(figures.judge(rows)[1][3:], ([], [MIB]))
+    def test_a_floor_is_no_peer_and_is_held_against_each_tutti(self):
+        self.outcomes["floor direct"] = outcome({8: 1.0}, {8: 1.0}, {8: 1.5}, way="lines")
+        row = rows_of([*PRESENT, FLOOR], self.outcomes, [8])[0]
+        self.assertEqual(row.best_peer, "a")
+        self.assertEqual(row.ways, {"floor direct": "lines"})
+        self.assertEqual(row.reached["tutti plain"]["floor direct"], figures.Spread(0.5, 0.25, 0.5))
+        self.assertEqual(row.room["floor direct"], figures.Spread(4.0, 4.0, 6.0))
 
     def test_without_peers_there_are_no_ratios(self):
         alone = {"tutti plain": self.outcomes["tutti plain"]}
-        row = figures.table(PRESENT[:1], alone, [8])[0]
+        row = rows_of(PRESENT[:1], alone, [8])[0]
         self.assertIsNone(row.best_peer)
-        self.assertEqual((row.gains, figures.judge([row])), ({}, []))
+        self.assertEqual((row.gains, row.room), ({}, {}))
+
+
+class Claims(unittest.TestCase):
+    """Five rounds in which a peer takes 100, the floor what is given, and Tutti 50."""
+
+    def verdicts(self, floor, ours=50.0, size=MIB, rounds=5, ranks=2):
+        outcomes = {"tutti allocated": outcome(*[{size: ours}] * rounds),
+                    "a": outcome(*[{size: 100.0}] * rounds),
+                    "floor direct": outcome(*[{size: floor}] * rounds)}
+        present = [PRESENT[1], PRESENT[2], FLOOR]
+        table = figures.table(present, outcomes, KIND, [size])
+        return {(verdict.claim.number, verdict.claim.measure): verdict for verdict in
+                claims.judge([table], report.floors_of(present), ranks)}
+
+    def test_the_figure_counts_where_the_machine_has_room_for_it(self):
+        found = self.verdicts(floor=10.0)[1, "peer"].findings[0]
+        self.assertEqual((found.value, found.needed, found.holds), (2.0, 2.5, False))
+
+    def test_no_more_is_asked_for_than_the_floor_allows(self):
+        found = self.verdicts(floor=45.0)[1, "peer"].findings[0]
+        self.assertAlmostEqual(found.needed, 0.85 * 100 / 45)
+        self.assertTrue(found.holds)
+
+    def test_what_is_reached_of_the_floor_is_a_claim_of_its_own(self):
+        self.assertTrue(self.verdicts(floor=40.0)[5, "floor"].findings[0].holds)
+        self.assertFalse(self.verdicts(floor=39.0)[5, "floor"].findings[0].holds)
+
+    def test_short_calls_may_reach_the_peer_or_the_floor(self):
+        def short(floor, ours):
+            return self.verdicts(floor, ours, size=8)[3, "either"].findings[0]
+        self.assertTrue(short(floor=10.0, ours=80.0).holds)  # 1.25 of the peer
+        self.assertTrue(short(floor=80.0, ours=99.0).holds)  # 0.81 of the floor
+        self.assertFalse(short(floor=60.0, ours=99.0).holds)
+
+    def test_more_ranks_have_a_claim_of_their_own(self):
+        self.assertEqual(list(self.verdicts(floor=10.0, ranks=4)), [(4, "peer")])
+
+    def test_fewer_than_five_rounds_prove_nothing(self):
+        verdict = self.verdicts(floor=10.0, rounds=4)[1, "peer"]
+        said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
+        self.assertIn("missed at 1 MiB (2.00, needs 2.50)", said)
+        self.assertIn("not proved, 4 of 5 rounds", said)
+
+
+class Spawning(unittest.TestCase):
+    def test_each_rank_learns_who_it_is(self):
+        program = ("import os; "
+                   "os.write(1, f\"{os.environ['RANK']} {os.environ['WORLD_SIZE']}\\n\".encode())")
+        told = subprocess.run([sys.executable, spawn.__file__, "3", "--", sys.executable, "-c",
+                               program], capture_output=True, text=True, check=True, timeout=50)
+        self.assertEqual(sorted(told.stdout.splitlines()), ["0 3", "1 3", "2 3"])
+
+    def test_one_that_fails_ends_the_others(self):
+        program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(7); time.sleep(99)"
+        ended = subprocess.run([sys.executable, spawn.__file__, "2", "--", sys.executable, "-c",
+                                program], check=False, timeout=50)
+        self.assertEqual(ended.returncode, 7)
+
+    def test_ranks_go_to_the_hosts_in_turn(self):
+        hosts = [("left", "10.0.0.1"), ("right", "10.0.0.2")]
+        self.assertEqual(spawn.parse(["2", "--pin", "--hosts", "left=10.0.0.1,right=10.0.0.2",
+                                      "--", "program", "x"]), (2, True, hosts, ["program", "x"]))
+        self.assertEqual(spawn.entering(hosts, 3, ["program"]),
+                         ["ip", "netns", "exec", "right", "program"])
+
+
+class Selection(unittest.TestCase):
+    def test_names_come_in_the_known_order_once(self):
+        parse = selection.names_from(selection.OPERATIONS)
+        self.assertEqual(parse("broadcast,all_reduce,broadcast"), ["all_reduce", "broadcast"])
+        self.assertEqual(parse("all"), list(selection.OPERATIONS))
+        with self.assertRaises(argparse.ArgumentTypeError):
+            parse("all_reduce,nonsense")
+
+    def test_sizes(self):
+        self.assertEqual(selection.parse_sizes("1K,8,8"), [8, 1024])
+        for wrong in ("0", "7", "8X", ""):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                selection.parse_sizes(wrong)
 
 
 class Wording(unittest.TestCase):
@@ -111,27 +201,62 @@ class Wording(unittest.TestCase):
     def test_a_cell_for_every_column(self):
         outcomes = {"tutti plain": outcome({8: 2.0}), "tutti allocated": outcome(None),
                     "a": outcome({8: 4.0}), "b": outcome()}
-        rows = figures.table(PRESENT, outcomes, [8])
+        rows = rows_of(PRESENT, outcomes, [8])
         header, lines = report.cells(rows, PRESENT)
         self.assertEqual([len(line) for line in lines], [len(header)])
         self.assertIn("2.00 (2.00..2.00)", lines[0])
         self.assertEqual(lines[0].count("-"), 3)  # of "b" and of what is allocated
 
+    def test_a_floor_has_its_way_and_a_column_for_whom_it_is_the_floor(self):
+        outcomes = {"tutti plain": outcome({8: 2.0}), "tutti allocated": outcome({8: 4.0}),
+                    "a": outcome({8: 4.0}), "b": outcome({8: 4.0}),
+                    "floor direct": outcome({8: 1.0}, way="lines")}
+        present = [*PRESENT, FLOOR]
+        header, lines = report.cells(rows_of(present, outcomes, [8]), present)
+        cells = dict(zip(header, lines[0]))
+        self.assertEqual(cells["floor direct"], "1.00 (1.00..1.00) lines")
+        self.assertEqual(cells["floor direct / tutti allocated"], "0.25")
+        self.assertNotIn("floor direct / tutti plain", cells)
+
+    def test_what_a_library_cannot_do_is_told(self):
+        able = outcome({8: 1.0})
+        able.unable = {("reduce_scatter", "f32"): "has none"}
+        self.assertEqual(list(report.absence_lines({}, {"a": able})),
+                         ["a did not do reduce_scatter of f32: has none"])
+
 
 class Chart(unittest.TestCase):
     def test_is_well_formed_and_draws_each_contender_that_ran(self):
         outcomes = {"tutti plain": outcome({8: 2.0, MIB: 90}), "a": outcome({8: 4.0, MIB: 80})}
-        rows = figures.table([PRESENT[0], PRESENT[2]], outcomes, [8, MIB])
-        picture = xml.dom.minidom.parseString(chart.draw(rows, "a < b"))
-        self.assertEqual(len(picture.getElementsByTagName("polyline")), 4)
+        table = figures.table([PRESENT[0], PRESENT[2]], outcomes, KIND, [8, MIB])
+        nothing = figures.table([PRESENT[0]], {"tutti plain": outcome()}, KIND, [8, MIB])
+        picture = xml.dom.minidom.parseString(chart.draw([table, nothing, table], "a < b"))
+        self.assertEqual(len(picture.getElementsByTagName("polyline")), 2 * 4)
 
 
 class Contenders(unittest.TestCase):
     def test_an_unknown_name_is_refused_before_anything_is_built(self):
         with self.assertRaises(KeyError) as refused:
-            contenders.assemble(2, pathlib.Path("nowhere"), None, ["openmpi", "nonsense"])
+            contenders.assemble(contenders.Setting(2, pathlib.Path("nowhere")), None,
+                                ["openmpi", "nonsense"])
         self.assertEqual(refused.exception.args[0], "nonsense")
         self.assertIn("tutti allocated", refused.exception.args[1])
+
+    def test_over_tcp_there_are_others_and_tutti_is_told_so(self):
+        setting = contenders.Setting(2, pathlib.Path("nowhere"),
+                                     (("left", "10.0.0.1"), ("right", "10.0.0.2")))
+        names = [name for names, _ in contenders.groups(setting, None) for name in names]
+        self.assertEqual(names, ["tutti tcp", "openmpi", "mpich", "gloo", "floor socket"])
+        build = (pathlib.Path("tutti"), pathlib.Path("harness"))
+        tutti = contenders.tuttis("", "tutti", build, setting)[0]
+        self.assertEqual(dict(tutti.environment), {"TUTTI_TRANSPORT": "tcp"})
+        self.assertIn("left=10.0.0.1,right=10.0.0.2", tutti.launcher)
+
+    def test_a_floor_needs_ranks_that_its_two_workers_can_share(self):
+        setting = contenders.Setting(3, pathlib.Path("nowhere"))
+        present, absent = contenders.assemble(setting, None, ["floor direct"])
+        self.assertEqual(present, [])
+        self.assertIn("even number of ranks", absent["floor direct"])
 
 
 if __name__ == "__main__":

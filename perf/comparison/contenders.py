@@ -1,194 +1,194 @@
-"""Who takes part in a comparison, how each is built, and how its ranks are started.
+"""Who takes part in a comparison, and how the ranks of each are started.
 
-A contender that this machine cannot build is named with the reason, never passed over. Knows
-nothing of what is measured.
+A contender that this machine cannot build or start is named with the reason, never passed over.
+Knows nothing of what is measured.
 """
 import dataclasses
 import os
 import pathlib
-import re
-import shutil
-import subprocess
+import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-OWN_BUILDS = ROOT / "build" / "compare"
-SOURCES = ROOT / "perf" / "comparison"
-SETUP = "perf/compare --setup installs it"
-
-
-class Unavailable(Exception):
-    """Why a contender cannot take part, for the reader of the report."""
+import builds
+from builds import Unavailable
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
     """One column of the report: a program, how to start it, and where its buffers come from."""
     name: str
-    role: str  # "tutti": what is judged; "peer": what it is judged by; "before": an older Tutti
+    # "tutti": what is judged; "peer": what it is judged by; "beside": reported beside the peers;
+    # "before": an older Tutti; "floor": no library, but what the machine can do
+    role: str
     program: pathlib.Path
-    launcher: tuple  # the command up to the program, see started()
+    launcher: tuple  # the command up to the program
     memory: str = "plain"  # of the harness: "plain" or "library"
+    environment: tuple = ()  # (name, value)
+    floor: str = ""  # of a Tutti: the floor of the same kind of buffers
 
     def command(self, arguments):
         return [*self.launcher, str(self.program), "--memory", self.memory, *arguments]
 
 
-def run_logged(command, log, cwd=ROOT):
-    """Runs a build step; raises Unavailable with its last words when it fails."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a", encoding="utf-8") as out:
-        code = subprocess.run(command, cwd=cwd, stdout=out, stderr=subprocess.STDOUT,
-                              check=False).returncode
-    if code == 0:
-        return
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"(?i)\berror\b\s*:?\s", line)] or lines[-1:]
-    words = errors[0].replace(f"{ROOT}/", "") if errors else f"exit code {code}"
-    raise Unavailable(f"does not build: {words[:200]} (log: {short_path(log)})")
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all contenders have in common."""
+    ranks: int
+    build: pathlib.Path  # Tutti's build folder
+    hosts: tuple = ()  # (network namespace, address) of each; without them all are on this one
 
+    def pinned(self):
+        return self.ranks <= usable_cpus()
 
-def short_path(path):
-    try:
-        return str(pathlib.Path(path).relative_to(ROOT))
-    except ValueError:
-        return str(path)
+    def network(self):
+        return self.hosts[0][1].rsplit(".", 1)[0] + ".0/24"
 
+    def spawner(self, *options):
+        """The command up to the program that starts it once per rank."""
+        hosts = ["--hosts", ",".join("=".join(host) for host in self.hosts)] if self.hosts else []
+        return (sys.executable, str(builds.SOURCES / "spawn.py"), *options, *hosts, "--")
 
-def new_log(name):
-    log = OWN_BUILDS / "logs" / f"{name}.log"
-    log.unlink(missing_ok=True)
-    return log
-
-
-# ---- Tutti ---------------------------------------------------------------------------------------
-
-
-def tutti_launcher(program, ranks):
-    binding = "core" if ranks <= usable_cpus() else "auto"
-    return (str(program), "run", "-n", str(ranks), "--bind", binding, "--")
+    def start_all(self):
+        return self.spawner(str(self.ranks), *(["--pin"] if self.pinned() else []))
 
 
 def usable_cpus():
     return len(os.sched_getaffinity(0))
 
 
-def tutti_pair(suffix, role, build, ranks):
-    launcher = tutti_launcher(build[0], ranks)
-    return [Contender(f"tutti{suffix} plain", role, build[1], launcher, "plain"),
-            Contender(f"tutti{suffix} allocated", role, build[1], launcher, "library")]
+# ---- Tutti and the floors ------------------------------------------------------------------------
 
 
-def build_tutti(folder):
-    """This checkout, in the given build folder: (`tutti`, the harness)."""
-    log = new_log("tutti")
-    if not (folder / "CMakeCache.txt").exists():
-        preset = folder == ROOT / "build" / "release"
-        run_logged(["cmake", "--preset", "release"] if preset else
-                   ["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(folder)], log)
-    run_logged(["cmake", "--build", str(folder), "--target", "tutti_program", "compare_tutti"], log)
-    return folder / "bin" / "tutti", folder / "bin" / "compare_tutti"
+def tuttis(suffix, role, build, setting):
+    """By where their buffers come from."""
+    program, harness = build
+    if setting.hosts:
+        return [Contender(f"tutti{suffix} tcp", role, harness, setting.start_all(),
+                          environment=(("TUTTI_TRANSPORT", "tcp"),), floor="floor socket")]
+    binding = "core" if setting.pinned() else "auto"
+    launcher = (str(program), "run", "-n", str(setting.ranks), "--bind", binding, "--")
+    return [Contender(f"tutti{suffix} plain", role, harness, launcher, "plain",
+                      floor="floor staged"),
+            Contender(f"tutti{suffix} shared heap", role, harness, launcher, "plain",
+                      (("TUTTI_SHARE_HEAP", "1"),), floor="floor direct"),
+            Contender(f"tutti{suffix} allocated", role, harness, launcher, "library",
+                      floor="floor direct")]
 
 
-def build_revision(revision):
-    """Another revision of Tutti under today's harness: (its `tutti`, the harness)."""
-    folder = OWN_BUILDS / f"tutti-{revision}"
-    source, build = folder / "source", folder / "build"
-    log = new_log(f"tutti-{revision}")
-    if not source.exists():
-        partly = folder / "source.partly"  # what is here when this is interrupted
-        partly.mkdir(parents=True, exist_ok=True)
-        with subprocess.Popen(["git", "archive", revision], cwd=ROOT,
-                              stdout=subprocess.PIPE) as archive:
-            subprocess.run(["tar", "-x", "-C", str(partly)], stdin=archive.stdout, check=True)
-        partly.rename(source)
-    run_logged(["cmake", "-G", "Ninja", "-S", str(SOURCES), "-B", str(build),
-                f"-DTUTTI_SOURCE={source}"], log)
-    run_logged(["cmake", "--build", str(build), "--target", "tutti_program", "compare_tutti"], log)
-    return build / "bin" / "tutti", build / "bin" / "compare_tutti"
+def tutti_names(setting, revision=""):
+    suffix = f"@{revision}" if revision else ""
+    if setting.hosts:
+        return [f"tutti{suffix} tcp"]
+    kinds = ["plain", "shared heap", "allocated"]
+    if not builds.mentions(revision, "TUTTI_SHARE_HEAP"):
+        kinds.remove("shared heap")
+    return [f"tutti{suffix} {kind}" for kind in kinds]
 
 
-def resolve_revision(name):
-    """The commit that a name means, short. Raises Unavailable when there is none."""
-    found = subprocess.run(["git", "rev-parse", "--verify", "--short=10", f"{name}^{{commit}}"],
-                           cwd=ROOT, capture_output=True, text=True, check=False)
-    if found.returncode != 0:
-        raise Unavailable(f"git knows no revision '{name}'")
-    return found.stdout.strip()
+def floor(kind, setting):
+    if setting.ranks % 2 or setting.ranks > 16:
+        raise Unavailable("its two workers need an even number of ranks, at most 16")
+    return [Contender(f"floor {kind}", "floor", builds.floor(setting.build, kind), (),
+                      environment=(("WORLD_SIZE", str(setting.ranks)),))]
 
 
-def newest(paths):
-    return max((os.path.getmtime(path) for path in paths if os.path.exists(path)), default=0.0)
-
-
-# ---- MPI -----------------------------------------------------------------------------------------
-
-
-def build_mpi(flavour):
-    wrapper = shutil.which(f"mpicxx.{flavour}")
-    launcher = shutil.which(f"mpirun.{flavour}")
-    packages = {"openmpi": "openmpi-bin libopenmpi-dev", "mpich": "mpich libmpich-dev"}[flavour]
-    if not wrapper or not launcher:
-        raise Unavailable(f"not installed ({packages}); {SETUP}")
-    program = OWN_BUILDS / f"compare_{flavour}"
-    sources = [SOURCES / name for name in ("main.cc", "stage.cc", "mpi_peer.cc")]
-    if newest([wrapper, *sources, *SOURCES.glob("*.hpp")]) > newest([program]):
-        run_logged([wrapper, "-std=c++20", "-O3", f"-I{ROOT}", *map(str, sources), "-o",
-                    str(program)], new_log(flavour))
-    return launcher, program
-
-
-def open_mpi(ranks, extra=()):
-    launcher, program = build_mpi("openmpi")
-    command = [launcher, "-n", str(ranks), *extra]
-    if os.geteuid() == 0:
-        command.append("--allow-run-as-root")
-    if ranks <= usable_cpus():
-        command += ["--bind-to", "core"]
-    else:
-        command += ["--bind-to", "none", "--oversubscribe"]
-    return program, tuple(command)
-
+# ---- other libraries -----------------------------------------------------------------------------
 
 # Debian's build takes UCX by itself only where it finds the network cards it knows.
 UCX = ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
        "--mca", "opal_common_ucx_devices", "any")
 
 
-def make_open_mpi(ranks):
-    return [Contender("openmpi", "peer", *open_mpi(ranks))]
+def open_mpi_over_tcp(setting):
+    """Each host with a daemon of its own, as if they were two machines."""
+    launcher, program = builds.mpi("openmpi")
+    network = setting.network()
+    spawn = [sys.executable, str(builds.SOURCES / "spawn.py")]
+    hosts = ",".join("=".join(host) for host in setting.hosts)
+    agent = " ".join([*spawn, "--reach", hosts])
+    slots = ",".join(f"{address}:{-(-setting.ranks // 2)}" for _, address in setting.hosts)
+    settings = {"plm_rsh_agent": f"'{agent}'", "btl": "tcp,self", "pml": "ob1",
+                "btl_tcp_if_include": network, "oob_tcp_if_include": network}
+    words = [f"--mca {name} {value}" for name, value in settings.items()]
+    root = "--allow-run-as-root" if os.geteuid() == 0 else ""
+    command = f"exec {launcher} {root} --host {slots} -n {setting.ranks} --map-by node " \
+              f"--bind-to none {' '.join(words)} \"$@\""
+    # The first host's launcher is itself reached as a host, so that it has that host's name.
+    namespace = setting.hosts[0][0]
+    return [Contender("openmpi", "peer", program, (
+        "ip", "netns", "exec", namespace, "unshare", "--uts", "sh", "-c",
+        f"hostname {namespace} && {command}", "sh", *spawn, "--here", "--pin", "--"))]
 
 
-def make_open_mpi_ucx(ranks):
-    return [Contender("openmpi ucx", "peer", *open_mpi(ranks, UCX))]
+def mpich_over_tcp(setting):
+    """Its ranks speak to their launcher through pipes, which reach into any namespace."""
+    launcher, program = builds.mpi("mpich")
+    environment = (("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"),
+                   ("UCX_NET_DEVICES", ",".join(name for name, _ in setting.hosts)))
+    return [Contender("mpich", "peer", program,
+                      (launcher, "-n", str(setting.ranks), *setting.spawner("--here", "--pin")),
+                      environment=environment)]
 
 
-def make_mpich(ranks):
-    launcher, program = build_mpi("mpich")
-    binding = ["-bind-to", "core"] if ranks <= usable_cpus() else []
-    return [Contender("mpich", "peer", program, (launcher, *binding, "-n", str(ranks)))]
+def floor_socket(setting):
+    if setting.ranks != 2:
+        raise Unavailable("a socket pair has two ends")
+    return [Contender("floor socket", "floor", builds.floor(setting.build, "socket"),
+                      setting.start_all())]
 
 
-def groups(ranks, build_folder, against):
+def open_mpi(name, setting, extra=()):
+    launcher, program = builds.mpi("openmpi")
+    command = [launcher, "-n", str(setting.ranks), *extra]
+    if os.geteuid() == 0:
+        command.append("--allow-run-as-root")
+    command += ["--bind-to", "core"] if setting.pinned() else \
+        ["--bind-to", "none", "--oversubscribe"]
+    return [Contender(name, "peer", program, tuple(command))]
+
+
+def mpich(setting):
+    launcher, program = builds.mpi("mpich")
+    binding = ["-bind-to", "core"] if setting.pinned() else []
+    return [Contender("mpich", "peer", program, (launcher, *binding, "-n", str(setting.ranks)))]
+
+
+def gloo(setting):
+    return [Contender("gloo", "peer", builds.gloo(), setting.start_all())]
+
+
+def groups(setting, against):
     """[(the names that a build gives, how to make them)], in the order of the report."""
-    def pair(suffix):
-        return [f"tutti{suffix} plain", f"tutti{suffix} allocated"]
-
-    before = [(pair(f"@{against}"),
-               lambda: tutti_pair(f"@{against}", "before", build_revision(against), ranks))]
-    return [(pair(""), lambda: tutti_pair("", "tutti", build_tutti(build_folder), ranks)),
-            *(before if against else []),
-            (["openmpi"], lambda: make_open_mpi(ranks)),
-            (["openmpi ucx"], lambda: make_open_mpi_ucx(ranks)),
-            (["mpich"], lambda: make_mpich(ranks))]
+    others = groups_over_tcp(setting) if setting.hosts else groups_on_one_host(setting)
+    before = [(tutti_names(setting, against),
+               lambda: tuttis(f"@{against}", "before", builds.revision(against), setting))]
+    return [(tutti_names(setting),
+             lambda: tuttis("", "tutti", builds.tutti(setting.build), setting)),
+            *(before if against else []), *others]
 
 
-def assemble(ranks, build_folder, against, only):
+def groups_over_tcp(setting):
+    return [(["openmpi"], lambda: open_mpi_over_tcp(setting)),
+            (["mpich"], lambda: mpich_over_tcp(setting)),
+            (["gloo"], lambda: gloo(setting)),
+            (["floor socket"], lambda: floor_socket(setting))]
+
+
+def groups_on_one_host(setting):
+    return [(["openmpi"], lambda: open_mpi("openmpi", setting)),
+            (["openmpi ucx"], lambda: open_mpi("openmpi ucx", setting, UCX)),
+            (["mpich"], lambda: mpich(setting)),
+            (["gloo"], lambda: gloo(setting)),
+            (["floor direct"], lambda: floor("direct", setting)),
+            (["floor staged"], lambda: floor("staged", setting))]
+
+
+def assemble(setting, against, only):
     """(contenders, {name: why it cannot take part}), of those named in `only`, or all if empty.
 
     Raises KeyError with the names that are nobody's.
     """
     present, absent = [], {}
-    offered = groups(ranks, build_folder, against)
+    offered = groups(setting, against)
     known = [name for names, _ in offered for name in names]
     wanted = only or known
     if set(wanted) - set(known):

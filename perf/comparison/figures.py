@@ -3,7 +3,10 @@
 The value of a launch is the median over its calls; that of a contender the median over launches;
 the spread goes from the least launch to the greatest. A ratio is taken within each round, between
 launches that ran next to each other, and then the median over rounds. Knows nothing of printing.
+
+A piece of work is (operation, type, bytes).
 """
+import collections
 import dataclasses
 import statistics
 
@@ -25,27 +28,34 @@ def spread(values):
     return Spread(statistics.median(values), min(values), max(values)) if values else None
 
 
-def launch_values(outcome, size):
+def launch_values(outcome, work):
     """By round; None where the launch failed."""
-    return [rows[size]["median_us"] if rows and size in rows else None
+    return [rows[work]["median_us"] if rows and work in rows else None
             for rows in outcome.launches]
 
 
-def time_us(outcome, size):
-    return spread([value for value in launch_values(outcome, size) if value is not None])
+def time_us(outcome, work):
+    return spread([value for value in launch_values(outcome, work) if value is not None])
 
 
-def ratio(over, under, size):
+def ratio(over, under, work):
     """How many times longer `over` takes than `under`, round by round; None without rounds."""
-    pairs = zip(launch_values(over, size), launch_values(under, size))
+    pairs = zip(launch_values(over, work), launch_values(under, work))
     return spread([a / b for a, b in pairs if a is not None and b])
 
 
-def best(names, outcomes, size):
-    """The name with the least median at this size, or None."""
-    times = {name: time_us(outcomes[name], size) for name in names}
+def best(names, outcomes, work):
+    """The name with the least median at this work, or None."""
+    times = {name: time_us(outcomes[name], work) for name in names}
     ran = {name: value.median for name, value in times.items() if value}
     return min(ran, key=ran.get) if ran else None
+
+
+def way(outcome, work):
+    """The way that most launches of a floor found best."""
+    ways = collections.Counter(rows[work].get("way", "") for rows in outcome.launches
+                               if rows and work in rows)
+    return ways.most_common(1)[0][0] if ways else ""
 
 
 @dataclasses.dataclass
@@ -56,40 +66,55 @@ class Row:
     best_peer: str
     gains: dict  # name of a Tutti: Spread of the best peer's time over its time
     changes: dict  # name of a Tutti: Spread of the older Tutti's time over its time
+    ways: dict = dataclasses.field(default_factory=dict)  # name of a floor: how it was reached
+    # Name of a Tutti: {name of a floor: Spread of the floor's time over its time}.
+    reached: dict = dataclasses.field(default_factory=dict)
+    # Name of a floor: Spread of the best peer's time over its time: what there is to gain.
+    room: dict = dataclasses.field(default_factory=dict)
+    rounds: int = 0  # in which a Tutti ran
 
 
-def table(present, outcomes, sizes):
+@dataclasses.dataclass
+class Table:
+    """All sizes of one operation on one type."""
+    operation: str
+    type: str
+    rows: list
+
+    def title(self):
+        return f"{self.operation}, {self.type}"
+
+
+def present_only(ratios):
+    return {name: value for name, value in ratios.items() if value}
+
+
+def row(named, outcomes, work):
+    times = {name: time_us(outcome, work) for name, outcome in outcomes.items()}
+    best_peer = best(named["peer"], outcomes, work)
+    result = Row(work[2], present_only(times), best_peer, {}, {})
+    floors = [name for name in named["floor"] if name in result.times]
+    result.ways = {name: way(outcomes[name], work) for name in floors}
+    for name in named["tutti"]:
+        ours = outcomes[name]
+        rounds = [value for value in launch_values(ours, work) if value is not None]
+        result.rounds = max(result.rounds, len(rounds))
+        if best_peer:
+            result.gains[name] = ratio(outcomes[best_peer], ours, work)
+        result.reached[name] = present_only(
+            {floor: ratio(outcomes[floor], ours, work) for floor in floors})
+        for before in named["before"]:
+            if before.split(" ", 1)[-1] == name.split(" ", 1)[-1]:
+                result.changes[name] = ratio(outcomes[before], ours, work)
+    if best_peer:
+        result.room = present_only(
+            {floor: ratio(outcomes[best_peer], outcomes[floor], work) for floor in floors})
+    result.gains, result.changes = present_only(result.gains), present_only(result.changes)
+    return result
+
+
+def table(present, outcomes, kind, sizes):
+    """`kind` is (operation, type)."""
     named = {role: [c.name for c in present if c.role == role] for role in
-             ("tutti", "peer", "before")}
-    rows = []
-    for size in sizes:
-        times = {name: time_us(outcome, size) for name, outcome in outcomes.items()}
-        best_peer = best(named["peer"], outcomes, size)
-        gains, changes = {}, {}
-        for name in named["tutti"]:
-            if best_peer:
-                gains[name] = ratio(outcomes[best_peer], outcomes[name], size)
-            for before in named["before"]:
-                if before.split()[-1] == name.split()[-1]:
-                    changes[name] = ratio(outcomes[before], outcomes[name], size)
-        rows.append(Row(size, {name: value for name, value in times.items() if value}, best_peer,
-                        {name: value for name, value in gains.items() if value},
-                        {name: value for name, value in changes.items() if value}))
-    return rows
-
-
-# (contender, from this size in bytes, the best peer's time over ours): what Tutti sets out to reach
-# with two ranks.
-AIMS = (("tutti plain", 0, 0.95), ("tutti allocated", 1 << 20, 2.0))
-
-
-def judge(rows):
-    """[(contender, from size, figure, sizes that reach it, sizes that do not)]."""
-    verdicts = []
-    for name, least, figure in AIMS:
-        judged = [row for row in rows if row.size >= least and name in row.gains]
-        reached = [row.size for row in judged if row.gains[name].median >= figure]
-        if judged:
-            verdicts.append((name, least, figure, reached,
-                             [row.size for row in judged if row.size not in reached]))
-    return verdicts
+             ("tutti", "peer", "before", "floor")}
+    return Table(*kind, [row(named, outcomes, (*kind, size)) for size in sizes])

@@ -12,12 +12,14 @@ import subprocess
 import tempfile
 import time
 
-import contenders
+import builds
 
 
 @dataclasses.dataclass
 class Plan:
     """What one run measures."""
+    operations: list
+    types: list
     sizes: list
     launches: int
     seconds_per_size: float
@@ -30,7 +32,9 @@ class Outcome:
     """What all launches of one contender gave."""
     library: str = ""
     cpus: list = dataclasses.field(default_factory=list)
-    launches: list = dataclasses.field(default_factory=list)  # per round {bytes: row}, or None
+    # Per round {(operation, type, bytes): row}, or None.
+    launches: list = dataclasses.field(default_factory=list)
+    unable: dict = dataclasses.field(default_factory=dict)  # (operation, type): reason
     failures: list = dataclasses.field(default_factory=list)  # reasons
 
     def ran(self):
@@ -57,33 +61,42 @@ def stop(process):
 def last_words(log):
     """What a launch said, without rulers and blank lines, short."""
     lines = [" ".join(line.split()) for line in log.read_text(errors="replace").splitlines()]
-    lines = [line.replace(str(contenders.ROOT) + "/", "") for line in lines if line.strip("-=* ")]
+    lines = [line.replace(str(builds.ROOT) + "/", "") for line in lines if line.strip("-=* ")]
     telling = [line for line in lines if any(
         word in line.lower() for word in ("error", "fail", "cannot", "not ", "no "))] or lines[-2:]
     return " / ".join(telling[:2])[:300] or "it said nothing"
 
 
 def read_report(path):
-    """(what the launch said of itself, {bytes: row})."""
+    """What the launch said of itself, {(operation, type, bytes): row}, what it is unable to do."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return lines[0], {row["bytes"]: row for row in lines[1:]}
+    rows = {(row["operation"], row["type"], row["bytes"]): row
+            for row in lines[1:] if "unable" not in row}
+    unable = {(row["operation"], row["type"]): row["unable"]
+              for row in lines[1:] if "unable" in row}
+    return lines[0], rows, unable
 
 
 def launch(contender, plan, patience_s):
     """One launch. Raises Failed."""
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    log = contenders.OWN_BUILDS / "logs" / (contender.name.replace(" ", "-") + ".run.log")
+    log = builds.OWN_BUILDS / "logs" / (contender.name.replace(" ", "-") + ".run.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="compare-", dir=shared) as folder:
         stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
+        meeting = pathlib.Path(folder) / "meeting"  # for libraries whose ranks meet by files
         stage.touch()
+        meeting.mkdir()
         command = contender.command([
             "--stage", str(stage), "--report", str(report),
+            "--operations", ",".join(plan.operations), "--types", ",".join(plan.types),
             "--sizes", ",".join(str(size) for size in plan.sizes),
             "--seconds", f"{plan.seconds_per_size:.4f}", "--least-calls", str(plan.least_calls)])
         with open(log, "w", encoding="utf-8") as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True)
+                                       stderr=subprocess.STDOUT, start_new_session=True,
+                                       env={**os.environ, "COMPARE_FOLDER": str(meeting),
+                                            **dict(contender.environment)})
         try:
             code = process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
@@ -93,11 +106,11 @@ def launch(contender, plan, patience_s):
                 stop(process)
         if code != 0:
             raise Failed(f"exit code {code}: {last_words(log)}")
-        said, rows = read_report(report)
-    wrong = {size: row["wrong"] for size, row in rows.items() if row["wrong"]}
+        said, rows, unable = read_report(report)
+    wrong = {" ".join(map(str, work)): row["wrong"] for work, row in rows.items() if row["wrong"]}
     if wrong:
-        raise Failed(f"wrong results, elements by size in bytes: {wrong}")
-    return said, rows
+        raise Failed(f"wrong results, elements by what was done: {wrong}")
+    return said, rows, unable
 
 
 def run_round(turn, present, outcomes, plan, patience_s):
@@ -107,12 +120,13 @@ def run_round(turn, present, outcomes, plan, patience_s):
         if outcome.failures and not outcome.ran():
             continue  # it could not run at the first try; waiting for it again helps nobody
         try:
-            said, rows = launch(contender, plan, patience_s)
+            said, rows, unable = launch(contender, plan, patience_s)
         except Failed as reason:
             outcome.failures.append(str(reason))
             outcome.launches.append(None)
             continue
         outcome.library, outcome.cpus = said["library"], said["cpus"]
+        outcome.unable = unable
         outcome.launches.append(rows)
 
 

@@ -11,107 +11,135 @@
 #include <vector>
 
 #include "perf/comparison/numbers.hpp"
-#include "perf/comparison/peer.hpp"
+#include "perf/comparison/options.hpp"
 #include "perf/comparison/stage.hpp"
+#include "perf/comparison/telling.hpp"
 
 namespace tutti::comparison {
 namespace {
 
-constexpr std::size_t kWarmUpCalls = 2;  // at least: connections, plans, page faults
 constexpr std::size_t kMostWarmUpCalls = 50;
+constexpr std::size_t kMostTrialCalls = 300;               // of each way, where there are several
 constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
 constexpr std::size_t kCheapBytes = std::size_t{4} << 20;  // ... this much data in all
+constexpr double kOvertime = 3;                            // times the time, for them
+constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
-struct Options {
-  std::string stage;   // the file that the ranks share
-  std::string report;  // where rank 0 writes
-  Memory memory = Memory::plain;
-  std::vector<std::size_t> sizes;
-  double seconds = 0.5;  // for the calls of one size
-  std::size_t least_calls = 5;
-  std::size_t most_calls = 5000;
+// What a peer's ranks put in and get out in one kind of call.
+class Memories {
+ public:
+  Memories(Peer& peer, const Work& work) : peer_(peer) {
+    const std::size_t block = work.count(peer.size()) * size_of(work.type);
+    for (int rank = 0; rank < peer.held(); ++rank) {
+      Buffers buffers;
+      buffers.input = peer.allocate(block * work.input_blocks(peer.size()));
+      buffers.output = work.operation == Operation::broadcast
+                           ? buffers.input
+                           : peer.allocate(block * work.output_blocks(peer.size()));
+      ranks_.push_back(buffers);
+      if (!ok()) return;
+      // Pages that were never written are all the same one, and cost their owner later.
+      std::memset(buffers.output, 0xff, block * work.output_blocks(peer.size()));
+    }
+  }
+  Memories(const Memories&) = delete;
+  Memories& operator=(const Memories&) = delete;
+  ~Memories() {
+    for (const Buffers& buffers : ranks_) {
+      if (buffers.output != nullptr && buffers.output != buffers.input)
+        peer_.deallocate(buffers.output);
+      if (buffers.input != nullptr) peer_.deallocate(buffers.input);
+    }
+  }
+
+  bool ok() const { return ranks_.back().input != nullptr && ranks_.back().output != nullptr; }
+  const std::vector<Buffers>& ranks() const { return ranks_; }
+
+ private:
+  Peer& peer_;
+  std::vector<Buffers> ranks_;
 };
 
-std::vector<std::size_t> parse_sizes(const char* text) {
-  std::vector<std::size_t> sizes;
-  for (char* end = nullptr; *text != '\0'; text = *end == ',' ? end + 1 : end) {
-    sizes.push_back(std::strtoull(text, &end, 10));
-    if (end == text || sizes.back() < sizeof(float) || (*end != ',' && *end != '\0')) return {};
-  }
-  return sizes;
-}
-
-// False: not a command line of this program.
-bool parse(int argc, char** argv, Options& options) {
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    const char* value = argv[i + 1];
-    if (name == "--stage")
-      options.stage = value;
-    else if (name == "--report")
-      options.report = value;
-    else if (name == "--memory")
-      options.memory = std::strcmp(value, "library") == 0 ? Memory::library : Memory::plain;
-    else if (name == "--sizes")
-      options.sizes = parse_sizes(value);
-    else if (name == "--seconds")
-      options.seconds = std::atof(value);
-    else if (name == "--least-calls")
-      options.least_calls = std::strtoull(value, nullptr, 10);
-    else if (name == "--most-calls")
-      options.most_calls = std::strtoull(value, nullptr, 10);
-    else
-      return false;
-  }
-  options.most_calls = std::clamp<std::size_t>(options.most_calls, 1, Stage::kMaxCalls);
-  options.least_calls = std::clamp<std::size_t>(options.least_calls, 1, options.most_calls);
-  return argc % 2 == 1 && !options.stage.empty() && !options.report.empty() &&
-         !options.sizes.empty();
-}
-
-// A rank's input and output of one size.
-struct Buffers {
-  Buffers(Peer& peer, std::size_t elements)
-      : count(elements),
-        input(static_cast<float*>(peer.allocate(elements * sizeof(float)))),
-        output(static_cast<float*>(peer.allocate(elements * sizeof(float)))),
-        owner(peer) {
-    if (output != nullptr) std::fill_n(output, count, -1.0F);
-  }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-  ~Buffers() {
-    if (input != nullptr) owner.deallocate(input);
-    if (output != nullptr) owner.deallocate(output);
-  }
-  bool ok() const { return input != nullptr && output != nullptr; }
-
-  const std::size_t count;
-  float* const input;
-  float* const output;
-  Peer& owner;
-};
-
-// One rank's part in a launch.
+// One process's part in a launch.
 class Launch {
  public:
   Launch(Peer& peer, Stage& stage, const Options& options)
-      : peer_(peer), stage_(stage), options_(options), numbers_(peer.rank(), peer.size()) {}
+      : peer_(peer), stage_(stage), options_(options), numbers_(peer.size()) {}
 
-  // The time of every call of this size, sorted; on rank 0 only. False: a call failed.
-  bool measure(std::size_t bytes, std::vector<Nanoseconds>& times) {
-    Buffers buffers(peer_, bytes / sizeof(float));
-    if (!buffers.ok()) {
-      std::fprintf(stderr, "no memory for two buffers of %zu bytes\n", bytes);
+  // The time of every call of this work, sorted; on rank 0 only, as is which way it was done.
+  // False: a call failed.
+  bool measure(const Work& work, std::vector<Nanoseconds>& times, std::string& way) {
+    const Memories memories(peer_, work);
+    if (!memories.ok()) {
+      std::fprintf(stderr, "no memory for two buffers of %zu bytes\n", work.bytes);
       return false;
     }
-    // Where calls are cheap, one stall of the machine must not leave only a few.
-    const std::size_t cheap = std::min(kCheapCalls, kCheapBytes / bytes);
-    const std::size_t least = std::max(options_.least_calls, cheap);
+    work_ = work;
+    call_ = {work.operation, work.type, work.count(peer_.size()), memories.ranks()};
+    const std::vector<std::string> ways = peer_.ways(call_);
+    std::size_t best = 0;
+    if (ways.size() > 1 && !try_all(ways.size(), best)) return false;
+    peer_.choose(best);
+    way = ways[best];
+    return repeat(options_.seconds / 4, warm_up_calls(), kMostWarmUpCalls, times) &&
+           repeat(options_.seconds, options_.least_calls, options_.most_calls, times);
+  }
+
+ private:
+  // At least: connections, plans, page faults.
+  std::size_t warm_up_calls() const { return work_.bytes >= kDearBytes ? 1 : 2; }
+
+  // Where calls move little, one stall of the machine must not leave only a few, unless all of them
+  // take long.
+  bool too_few(std::size_t calls, Nanoseconds overtime, double seconds) const {
+    return calls < std::min(kCheapCalls, kCheapBytes / work_.bytes) &&
+           overtime < static_cast<Nanoseconds>(kOvertime * seconds * 1e9);
+  }
+
+  // The way whose calls have the least median.
+  bool try_all(std::size_t ways, std::size_t& best) {
+    const double seconds = options_.seconds / 4;
+    const std::size_t least = work_.bytes >= kDearBytes ? 1 : 3;
+    std::vector<double> medians;
+    std::vector<Nanoseconds> times;
+    for (std::size_t way = 0; way < ways; ++way) {
+      peer_.choose(way);
+      if (!repeat(seconds / 4, 1, kMostWarmUpCalls, times) ||
+          !repeat(seconds, least, kMostTrialCalls, times))
+        return false;
+      medians.push_back(times.empty() ? 0 : at_quantile_us(times, 0.5));
+    }
+    const auto least_median = std::min_element(medians.begin(), medians.end());
+    best = stage_.agree(static_cast<std::uint64_t>(least_median - medians.begin()));
+    return true;
+  }
+
+  // One measured call with its owner's work around it.
+  bool call_once(std::size_t call) {
+    ++number_;
+    int rank = peer_.rank();
+    for (const Buffers& buffers : call_.ranks)
+      numbers_.write(work_, rank++, buffers.input, number_);
+    const Nanoseconds start = stage_.start_together();
+    const bool done = peer_.run(call_);
+    stage_.record(call, now_ns() - start);
+    rank = peer_.rank();
+    for (const Buffers& buffers : call_.ranks)
+      stage_.add_wrong(numbers_.check(work_, rank++, buffers.output, number_));
+    return done;
+  }
+
+  // Calls until the time is over, within the limits on their number. False: a call failed.
+  bool repeat(double seconds, std::size_t least, std::size_t most,
+              std::vector<Nanoseconds>& times) {
+    const Nanoseconds end = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
     std::size_t calls = 0;
-    if (!repeat(buffers, options_.seconds / 4, kWarmUpCalls, kMostWarmUpCalls, calls) ||
-        !repeat(buffers, options_.seconds, least, std::max(least, options_.most_calls), calls))
-      return false;
+    const auto more = [&] {
+      const Nanoseconds overtime = now_ns() - end;
+      return calls < least || (calls < most && (overtime < 0 || too_few(calls, overtime, seconds)));
+    };
+    for (; stage_.agree(more() ? 1 : 0) != 0; ++calls)
+      if (!call_once(calls)) return false;
     stage_.meet();
     times.clear();
     for (std::size_t call = 0; call < calls && peer_.rank() == 0; ++call)
@@ -121,84 +149,48 @@ class Launch {
     return true;
   }
 
- private:
-  // One measured call with its owner's work around it.
-  bool call_once(Buffers& buffers, std::size_t call) {
-    ++number_;
-    numbers_.write(buffers.input, buffers.count, number_);
-    const Nanoseconds start = stage_.start_together();
-    const bool done = peer_.all_reduce(buffers.input, buffers.output, buffers.count);
-    stage_.record(call, now_ns() - start);
-    stage_.add_wrong(numbers_.check(buffers.output, buffers.count, number_));
-    return done;
-  }
-
-  // Calls until the time is over, within the limits on their number. False: a call failed.
-  bool repeat(Buffers& buffers, double seconds, std::size_t least, std::size_t most,
-              std::size_t& calls) {
-    const Nanoseconds end = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
-    const auto more = [&] { return calls < least || (calls < most && now_ns() < end); };
-    for (calls = 0; stage_.agree(more() ? 1 : 0) != 0; ++calls)
-      if (!call_once(buffers, calls)) return false;
-    return true;
-  }
-
   Peer& peer_;
   Stage& stage_;
   const Options& options_;
   Numbers numbers_;
-  std::uint64_t number_ = 0;  // of calls so far, of any size
+  Work work_;
+  Call call_;
+  std::uint64_t number_ = 0;  // of calls so far, of any kind
 };
 
-void write_string(std::FILE* report, const std::string& text) {
-  std::fputc('"', report);
-  for (const char letter : text)
-    if (letter >= ' ' && letter != '"' && letter != '\\') std::fputc(letter, report);
-  std::fputc('"', report);
-}
-
-void write_cpus(std::FILE* report, const cpu_set_t& cpus) {
-  const char* before = "[";
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &cpus)) continue;
-    std::fprintf(report, "%s%d", before, cpu);
-    before = ",";
+// False: a call failed.
+bool measure_kind(Launch& launch, const Stage& stage, const Options& options, Work work,
+                  std::FILE* report) {
+  std::vector<Nanoseconds> times;
+  std::string way;
+  for (const std::size_t bytes : options.sizes) {
+    work.bytes = bytes;
+    const std::size_t wrong_before = stage.wrong();
+    if (!launch.measure(work, times, way)) return false;
+    if (report != nullptr) tell_work(report, work, way, times, stage.wrong() - wrong_before);
   }
-  std::fputs("]", report);
+  return true;
 }
 
-void write_launch(std::FILE* report, const Peer& peer, const Stage& stage) {
-  std::fputs("{\"library\":", report);
-  write_string(report, peer.describe());
-  std::fputs(",\"cpus\":[", report);
-  for (int rank = 0; rank < peer.size(); ++rank) {
-    if (rank > 0) std::fputc(',', report);
-    write_cpus(report, stage.cpus(rank));
+bool measure_all(Peer& peer, Stage& stage, const Options& options, std::FILE* report) {
+  if (report != nullptr) tell_launch(report, peer, stage);
+  Launch launch(peer, stage, options);
+  for (const Operation operation : options.operations) {
+    for (const Type type : options.types) {
+      const std::string unable = peer.unable(operation, type);
+      if (unable.empty()) {
+        if (!measure_kind(launch, stage, options, {operation, type, 0}, report)) return false;
+      } else if (report != nullptr) {
+        tell_unable(report, operation, type, unable);
+      }
+    }
   }
-  std::fputs("]}\n", report);
-}
-
-double at_quantile_us(const std::vector<Nanoseconds>& sorted, double quantile) {
-  const double place = quantile * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const auto above = std::min(below + 1, sorted.size() - 1);
-  const double part = place - static_cast<double>(below);
-  return ((1 - part) * static_cast<double>(sorted[below]) +
-          part * static_cast<double>(sorted[above])) /
-         1e3;
-}
-
-void write_size(std::FILE* report, std::size_t bytes, const std::vector<Nanoseconds>& times,
-                std::size_t wrong) {
-  std::fprintf(report,
-               "{\"bytes\":%zu,\"calls\":%zu,\"median_us\":%.3f,\"p10_us\":%.3f,\"p90_us\":%.3f,"
-               "\"wrong\":%zu}\n",
-               bytes, times.size(), at_quantile_us(times, 0.5), at_quantile_us(times, 0.1),
-               at_quantile_us(times, 0.9), wrong);
+  return true;
 }
 
 int run(Peer& peer, const Options& options) {
-  const auto stage = Stage::open(options.stage.c_str(), peer.rank(), peer.size());
+  const int seats = peer.size() / peer.held();
+  const auto stage = Stage::open(options.stage.c_str(), peer.rank() / peer.held(), seats);
   if (stage == nullptr) return 1;
   stage->meet();
   std::FILE* report = peer.rank() == 0 ? std::fopen(options.report.c_str(), "w") : nullptr;
@@ -206,29 +198,14 @@ int run(Peer& peer, const Options& options) {
     std::perror(options.report.c_str());
     return 1;
   }
-  if (report != nullptr) write_launch(report, peer, *stage);
-  Launch launch(peer, *stage, options);
-  std::vector<Nanoseconds> times;
-  std::size_t wrong_before = 0;
-  for (const std::size_t bytes : options.sizes) {
-    if (!launch.measure(bytes, times)) return 1;
-    if (report == nullptr) continue;
-    write_size(report, bytes, times, stage->wrong() - wrong_before);
-    wrong_before = stage->wrong();
-  }
+  const bool done = measure_all(peer, *stage, options, report);
   if (report != nullptr) std::fclose(report);
-  return 0;
+  return done ? 0 : 1;
 }
 
 int main_of(int argc, char** argv) {
   Options options;
-  if (!parse(argc, argv, options)) {
-    std::fprintf(stderr,
-                 "This program is started by perf/compare, with --stage FILE --report FILE\n"
-                 "--sizes BYTES,BYTES,... [--memory plain|library] [--seconds S]\n"
-                 "[--least-calls N] [--most-calls N]\n");
-    return 2;
-  }
+  if (!parse(argc, argv, options)) return 2;
   const auto peer = join(&argc, &argv, options.memory);
   if (peer == nullptr) return 1;
   const int code = run(*peer, options);

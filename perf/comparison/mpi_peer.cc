@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "perf/comparison/bfloat16.hpp"
 #include "perf/comparison/peer.hpp"
 
 namespace tutti::comparison {
@@ -20,14 +21,25 @@ bool succeeded(int code) {
   return false;
 }
 
+// MPI has no bfloat16, so its sum is an operation of ours. Compilers make vectors of the loop.
+void sum_bfloat16(void* input, void* both, int* length, MPI_Datatype*) {
+  auto* sum = static_cast<std::uint16_t*>(both);
+  bfloat16::add(sum, sum, static_cast<const std::uint16_t*>(input),
+                static_cast<std::size_t>(*length));
+}
+
 class MpiPeer : public Peer {
  public:
   explicit MpiPeer(Memory memory) : memory_(memory) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Op_create(&sum_bfloat16, 1, &bfloat16_sum_);
   }
-  ~MpiPeer() override { MPI_Finalize(); }
+  ~MpiPeer() override {
+    MPI_Op_free(&bfloat16_sum_);
+    MPI_Finalize();
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -53,13 +65,30 @@ class MpiPeer : public Peer {
       MPI_Free_mem(memory);
   }
 
-  bool all_reduce(const float* input, float* output, std::size_t count) override {
-    return succeeded(
-        MPI_Allreduce(input, output, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+  bool run(const Call& call) override {
+    const int count = static_cast<int>(call.count);
+    const MPI_Datatype type = call.type == Type::f32 ? MPI_FLOAT : MPI_UINT16_T;
+    const MPI_Op sum = call.type == Type::f32 ? MPI_SUM : bfloat16_sum_;
+    const void* input = call.input();
+    void* output = call.output();
+    switch (call.operation) {
+      case Operation::all_reduce:
+        return succeeded(MPI_Allreduce(input, output, count, type, sum, MPI_COMM_WORLD));
+      case Operation::all_gather:
+        return succeeded(MPI_Allgather(input, count, type, output, count, type, MPI_COMM_WORLD));
+      case Operation::reduce_scatter:
+        return succeeded(MPI_Reduce_scatter_block(input, output, count, type, sum, MPI_COMM_WORLD));
+      case Operation::all_to_all:
+        return succeeded(MPI_Alltoall(input, count, type, output, count, type, MPI_COMM_WORLD));
+      case Operation::broadcast:
+        return succeeded(MPI_Bcast(output, count, type, 0, MPI_COMM_WORLD));
+    }
+    return false;
   }
 
  private:
   Memory memory_;
+  MPI_Op bfloat16_sum_ = MPI_OP_NULL;
   int rank_ = 0;
   int size_ = 1;
 };

@@ -1,60 +1,128 @@
-// numbers.hpp: what the ranks put in and what must come out. All are whole numbers that a float
-// holds exactly, so there is one right answer, whatever the order of the sum; they change from call
-// to call, so that a result of the call before is a wrong one.
+// numbers.hpp: what the ranks put in and what must come out. All are whole numbers so small that
+// either type holds them and their sums exactly: there is one right answer, bit by bit, whatever
+// the order of the sum. They tell the rank, the block, the place and the call apart, so that what
+// went astray and the result of the call before are wrong.
 //
 // Writing the input and checking the output are the owner's use of its buffers between calls: they
 // draw the data into the owner's cache, as a program that works on them would.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "perf/comparison/work.hpp"
 
 namespace tutti::comparison {
 
-class Numbers {
+// The numbers as elements of one type; Bits has their size. An element's value depends on a place
+// modulo a small number only, so that a table can be copied from any place on.
+template <class Bits>
+class Table {
  public:
-  Numbers(int rank, int size) : mine_(multiples(rank + 1)), ranks_(static_cast<float>(size)) {
-    sums_ = multiples(size * (size + 1) / 2);
+  Table(int ranks, int largest_sum) : modulus_(modulus(ranks, largest_sum)) {
+    for (std::size_t place = 0; place < modulus_ + kPeriod; ++place) {
+      std::size_t sum = 0;
+      for (int rank = 0; rank < ranks; ++rank) sum += (place + of_rank(rank)) % modulus_;
+      single_.push_back(bits_of(static_cast<float>(place % modulus_)));
+      sum_.push_back(bits_of(static_cast<float>(sum)));
+    }
   }
 
-  void write(float* input, std::size_t count, std::uint64_t call) const {
-    const float shift = shift_of(call);
+  void write(Bits* block, std::size_t count, std::size_t place) const {
     for (std::size_t at = 0; at < count; at += kPeriod)
-      for (std::size_t i = 0; i < length(at, count); ++i) input[at + i] = mine_[i] + shift;
+      std::memcpy(block + at, single_.data() + start(place, at),
+                  std::min(kPeriod, count - at) * sizeof(Bits));
   }
 
-  // How many elements are not what they must be.
-  std::size_t check(const float* output, std::size_t count, std::uint64_t call) const {
-    const float shift = ranks_ * shift_of(call);
+  // How many elements are not what they must be: one rank's, or all ranks' summed.
+  std::size_t check(const Bits* block, std::size_t count, std::size_t place, bool summed) const {
+    const Bits* table = summed ? sum_.data() : single_.data();
     std::size_t wrong = 0;
     for (std::size_t at = 0; at < count; at += kPeriod) {
+      const Bits* right = table + start(place, at);
+      const std::size_t length = std::min(kPeriod, count - at);
       std::uint32_t differ = 0;
-      for (std::size_t i = 0; i < length(at, count); ++i)
-        differ += output[at + i] != sums_[i] + shift ? 1U : 0U;
+      for (std::size_t i = 0; i < length; ++i) differ += block[at + i] != right[i] ? 1U : 0U;
       wrong += differ;
     }
     return wrong;
   }
 
+  static std::size_t of_rank(int rank) { return 3 * static_cast<std::size_t>(rank); }
+
  private:
   static constexpr std::size_t kPeriod = 256;
-  using Period = std::array<float, kPeriod>;
 
-  static Period multiples(int factor) {
-    Period result{};
-    for (std::size_t i = 0; i < kPeriod; ++i)
-      result[i] = static_cast<float>(static_cast<int>(i) * factor);
+  // The steps from rank to rank, block to block and so on must not vanish in it.
+  static std::size_t modulus(int ranks, int largest_sum) {
+    std::size_t result = static_cast<std::size_t>(std::min(251, largest_sum / ranks + 1));
+    while (result > 2 && std::gcd(result, std::size_t{3 * 7 * 11 * 13}) != 1) --result;
     return result;
   }
-  static float shift_of(std::uint64_t call) { return static_cast<float>(call % 61); }
-  static std::size_t length(std::size_t at, std::size_t count) {
-    return count - at < kPeriod ? count - at : kPeriod;
+  static Bits bits_of(float value) {
+    return static_cast<Bits>(std::bit_cast<std::uint32_t>(value) >> (32 - 8 * sizeof(Bits)));
+  }
+  std::size_t start(std::size_t place, std::size_t at) const {
+    return (place + 13 * (at / kPeriod)) % modulus_;
   }
 
-  Period mine_{};
-  Period sums_{};
-  float ranks_;
+  std::size_t modulus_;
+  std::vector<Bits> single_;
+  std::vector<Bits> sum_;
+};
+
+class Numbers {
+ public:
+  explicit Numbers(int ranks) : ranks_(ranks), f32_(ranks, 1 << 24), bf16_(ranks, 1 << 8) {}
+
+  // What the owner puts in before a call. All but the root of a broadcast put in nothing.
+  void write(const Work& work, int rank, void* input, std::uint64_t call) const {
+    if (work.operation == Operation::broadcast && rank != 0) return;
+    const std::size_t count = work.count(ranks_);
+    for (std::size_t block = 0; block < work.input_blocks(ranks_); ++block)
+      with_table(work.type, input, [&](const auto& table, auto* elements) {
+        table.write(elements + block * count, count, place(rank, block, call));
+      });
+  }
+
+  // How many elements of the output are wrong.
+  std::size_t check(const Work& work, int rank, void* output, std::uint64_t call) const {
+    const std::size_t count = work.count(ranks_);
+    const std::size_t mine = static_cast<std::size_t>(rank);
+    std::size_t wrong = 0;
+    for (std::size_t block = 0; block < work.output_blocks(ranks_); ++block) {
+      const bool many = work.output_blocks(ranks_) > 1;
+      const int source = many ? static_cast<int>(block) : 0;
+      const std::size_t sent = work.input_blocks(ranks_) > 1 ? mine : 0;
+      with_table(work.type, output, [&](const auto& table, auto* elements) {
+        wrong += table.check(elements + block * count, count, place(source, sent, call),
+                             sums(work.operation));
+      });
+    }
+    return wrong;
+  }
+
+ private:
+  static std::size_t place(int rank, std::size_t block, std::uint64_t call) {
+    return Table<std::uint32_t>::of_rank(rank) + 11 * block + 7 * static_cast<std::size_t>(call);
+  }
+
+  template <class Use>
+  void with_table(Type type, void* memory, Use use) const {
+    if (type == Type::f32)
+      use(f32_, static_cast<std::uint32_t*>(memory));
+    else
+      use(bf16_, static_cast<std::uint16_t*>(memory));
+  }
+
+  int ranks_;
+  Table<std::uint32_t> f32_;
+  Table<std::uint16_t> bf16_;
 };
 
 }  // namespace tutti::comparison

@@ -6,7 +6,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "perf/comparison/work.hpp"
 
 namespace tutti::comparison {
 
@@ -15,7 +19,25 @@ enum class Memory {
   library,  // whatever the library itself hands out
 };
 
-// One rank's hold on a library.
+// A rank's memory for a call. Broadcast has one buffer, which is both.
+struct Buffers {
+  void* input = nullptr;
+  void* output = nullptr;
+};
+
+struct Call {
+  Operation operation = Operation::all_reduce;
+  Type type = Type::f32;
+  std::size_t count = 0;           // elements of a block, see Work
+  std::span<const Buffers> ranks;  // of each rank that the peer holds
+
+  const void* input() const { return ranks.front().input; }
+  void* output() const { return ranks.front().output; }
+  std::size_t block_bytes() const { return count * size_of(type); }
+};
+
+// One process's hold on a library: that of one rank, but for a floor, whose two workers do the work
+// of all ranks.
 //
 // Errors  what fails says why on stderr and returns false or null.
 class Peer {
@@ -25,8 +47,9 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
   virtual ~Peer() = default;
 
-  virtual int rank() const = 0;
+  virtual int rank() const = 0;  // the first of those that it holds
   virtual int size() const = 0;
+  virtual int held() const { return 1; }
 
   // Name, version and how the ranks talk, in one line.
   virtual std::string describe() const = 0;
@@ -34,8 +57,16 @@ class Peer {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
 
-  // The sum over all ranks, on all ranks, out of place.
-  virtual bool all_reduce(const float* input, float* output, std::size_t count) = 0;
+  // Why this library has no such operation; empty if it has.
+  virtual std::string unable(Operation, Type) const { return {}; }
+
+  // A floor knows several ways to do the same; the harness tries them all and measures the best.
+  // The same on all ranks; a library has one, without a name.
+  virtual std::vector<std::string> ways(const Call&) { return {""}; }
+  virtual void choose(std::size_t /*way*/) {}
+
+  // Out of place but for broadcast; sums are sums.
+  virtual bool run(const Call& call) = 0;
 };
 
 // Joins the ranks that the launcher started. Null: it could not be, and why is on stderr.

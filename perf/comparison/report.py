@@ -23,15 +23,35 @@ def with_spread(value):
     return f"{number(value.median)} ({number(value.low)}..{number(value.high)})"
 
 
+def floors_of(present):
+    """{name of a Tutti: its floor}, where both take part."""
+    there = {contender.name for contender in present if contender.role == "floor"}
+    return {contender.name: contender.floor for contender in present
+            if contender.role == "tutti" and contender.floor in there}
+
+
+def floor_cell(row, name, floor):
+    reached = row.reached.get(name, {}).get(floor)
+    return f"{reached.median:.2f}" if reached else "-"
+
+
+def time_cell(row, name):
+    way = row.ways.get(name)
+    return with_spread(row.times.get(name)) + (f" {way}" if way else "")
+
+
 def cells(rows, present):
     """Header and lines, as text."""
     names = [contender.name for contender in present]
     judged = [contender.name for contender in present if contender.role == "tutti"]
     compared = [name for name in judged if any(name in row.changes for row in rows)]
+    floors = floors_of(present)
     header = ["size", *names, "best peer", *(f"best peer / {name}" for name in judged),
+              *(f"{floor} / {name}" for name, floor in floors.items()),
               *(f"before / {name}" for name in compared)]
-    lines = [[size_name(row.size), *(with_spread(row.times.get(name)) for name in names),
+    lines = [[size_name(row.size), *(time_cell(row, name) for name in names),
               row.best_peer or "-", *(with_spread(row.gains.get(name)) for name in judged),
+              *(floor_cell(row, name, floor) for name, floor in floors.items()),
               *(with_spread(row.changes.get(name)) for name in compared)] for row in rows]
     return header, lines
 
@@ -47,13 +67,29 @@ def as_markdown(header, lines):
                      for line in [header, ["---:"] * len(header), *lines])
 
 
-def verdict_lines(verdicts):
-    for name, least, figure, reached, missed in verdicts:
-        where = f"from {size_name(least)} up" if least else "at every size"
-        said = "reached" if not missed else \
-            "missed at " + ", ".join(size_name(size) for size in missed)
-        yield (f"aim: {name} at least {figure:g} of the best peer's speed {where}: {said}"
-               f" ({len(reached)} of {len(reached) + len(missed)} sizes)")
+def said_of(claim, operation, name):
+    where = f"from {size_name(claim.least)}" if claim.least else "at every size"
+    if claim.below < 1 << 62:
+        where = f"below {size_name(claim.below)}" if not claim.least else \
+            f"{where} to below {size_name(claim.below)}"
+    what = {"peer": f"{claim.figure:g} of the best peer's speed",
+            "floor": f"{claim.figure:g} of its floor",
+            "either": f"{claim.figure:g} of the best peer's speed or {claim.of_floor:g} of the "
+                      "fastest floor"}[claim.measure]
+    return f"claim {claim.number}: {operation}, {name}, {where}, at least {what}"
+
+
+def verdict_lines(verdicts, needed_rounds):
+    for verdict in verdicts:
+        missed = verdict.missed()
+        said = "holds" if not missed else "missed at " + ", ".join(
+            f"{size_name(finding.size)} ({finding.value:.2f}, needs {finding.needed:.2f})"
+            for finding in missed)
+        held = len(verdict.findings) - len(missed)
+        doubt = "" if verdict.rounds >= needed_rounds else \
+            f"; not proved, {verdict.rounds} of {needed_rounds} rounds"
+        yield (f"{said_of(verdict.claim, verdict.operation, verdict.contender)}: {said}"
+               f" ({held} of {len(verdict.findings)} sizes{doubt})")
 
 
 def absence_lines(absent, outcomes):
@@ -65,6 +101,8 @@ def absence_lines(absent, outcomes):
         elif outcome.failures:
             yield (f"{name}: {len(outcome.failures)} of {len(outcome.launches)} launches failed: "
                    f"{outcome.failures[0]}")
+        for (operation, type_name), reason in outcome.unable.items():
+            yield f"{name} did not do {operation} of {type_name}: {reason}"
 
 
 def pinning_lines(outcomes, ranks, usable_cpus):
@@ -75,11 +113,14 @@ def pinning_lines(outcomes, ranks, usable_cpus):
             yield f"{name}: ranks were not pinned apart: {outcome.cpus}"
 
 
-def markdown(result, header, lines, notes, chart_name):
+def markdown(result, sections, notes, chart_name):
+    """sections: [(title, header, lines)]."""
     machine = "\n".join(f"- {name.replace('_', ' ')}: {value}"
                         for name, value in result["machine"].items())
     libraries = "\n".join(f"- {name}: {told['library']}, {told['launches']} launches"
                           for name, told in result["contenders"].items())
+    tables = "\n\n".join(f"## {title}\n\n{as_markdown(header, lines)}"
+                         for title, header, lines in sections)
     return f"""# {result['title']}
 
 {result['date']}, Tutti {result['revision']}: `{result['command']}`
@@ -87,11 +128,13 @@ def markdown(result, header, lines, notes, chart_name):
 Microseconds of a call: the median over launches of the median over calls of the slowest rank's
 time; in brackets the least and the greatest launch. Every owner rewrites its input before a call
 and reads its output after it. A ratio above 1 means that Tutti is faster; it is the median over
-rounds of the ratio within a round.
+rounds of the ratio within a round. Of a floor, 1 would be all that the machine can do.
 
-{as_markdown(header, lines)}
+{tables}
 
 ![times and relative speeds]({chart_name})
+
+## Notes
 
 {chr(10).join('- ' + note for note in notes)}
 
@@ -105,9 +148,27 @@ rounds of the ratio within a round.
 """
 
 
-def json_rows(rows):
-    return [{"bytes": row.size, "best_peer": row.best_peer,
-             "time_us": {name: value.json() for name, value in row.times.items()},
-             "best_peer_over": {name: value.json() for name, value in row.gains.items()},
-             "before_over": {name: value.json() for name, value in row.changes.items()}}
-            for row in rows]
+def json_ratios(ratios):
+    return {name: value.json() for name, value in ratios.items()}
+
+
+def json_row(row):
+    return {"bytes": row.size, "best_peer": row.best_peer, "time_us": json_ratios(row.times),
+            "best_peer_over": json_ratios(row.gains), "before_over": json_ratios(row.changes),
+            "ways": row.ways, "best_peer_over_floor": json_ratios(row.room),
+            "floor_over": {name: json_ratios(of) for name, of in row.reached.items()}}
+
+
+def json_table(table):
+    return {"operation": table.operation, "type": table.type,
+            "sizes": [json_row(row) for row in table.rows]}
+
+
+def json_verdict(verdict):
+    claim = verdict.claim
+    return {"claim": claim.number, "contender": verdict.contender,
+            "operation": verdict.operation, "rounds": verdict.rounds,
+            "said": said_of(claim, verdict.operation, verdict.contender),
+            "sizes": [{"bytes": finding.size, "value": round(finding.value, 4),
+                       "needed": round(finding.needed, 4), "holds": finding.holds}
+                      for finding in verdict.findings]}

@@ -30,12 +30,30 @@ class TuttiPeer : public Peer {
     memory_ == Memory::plain ? std::free(memory) : tutti::deallocate(memory);
   }
 
-  bool all_reduce(const float* input, float* output, std::size_t count) override {
-    return succeeded(
-        communicator_.all_reduce(input, output, count, DataType::float32, ReduceOp::sum));
+  bool run(const Call& call) override {
+    const DataType type = call.type == Type::f32 ? DataType::float32 : DataType::bfloat16;
+    return succeeded(run_typed(call, type));
   }
 
  private:
+  Status run_typed(const Call& call, DataType type) {
+    const void* input = call.input();
+    void* output = call.output();
+    switch (call.operation) {
+      case Operation::all_reduce:
+        return communicator_.all_reduce(input, output, call.count, type, ReduceOp::sum);
+      case Operation::all_gather:
+        return communicator_.all_gather(input, output, call.count, type);
+      case Operation::reduce_scatter:
+        return communicator_.reduce_scatter(input, output, call.count, type, ReduceOp::sum);
+      case Operation::all_to_all:
+        return communicator_.all_to_all(input, output, call.count, type);
+      case Operation::broadcast:
+        return communicator_.broadcast(input, output, call.count, type, 0);
+    }
+    std::abort();
+  }
+
   Communicator communicator_;
   Memory memory_;
 };
