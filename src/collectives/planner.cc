@@ -532,6 +532,12 @@ Result<std::shared_ptr<const Plan>> Planner::plan_as(const PlanQuery& query,
   return state_->make_plan(*wanted, form_of(query) != ReductionForm::any, rank);
 }
 
+Result<double> Planner::predict(const PlanQuery& query, const TunedChoice& choice) {
+  const Result<Choice> wanted = state_->choice_as(query, choice);
+  TUTTI_TRY(wanted);
+  return wanted->time_ns / 1000;
+}
+
 Result<Explanation> Planner::explain(const PlanQuery& query) {
   const Result<Choices> choices = state_->choices(query);
   TUTTI_TRY(choices);

@@ -123,6 +123,9 @@ class Planner {
   Result<std::shared_ptr<const Plan>> plan_as(const PlanQuery& query, const TunedChoice& choice,
                                               Rank rank);
 
+  // What the model says that this way takes. Units: us. Errors: as plan_as.
+  Result<double> predict(const PlanQuery& query, const TunedChoice& choice);
+
   // All candidates with their costs, and the lower bound.
   Result<Explanation> explain(const PlanQuery& query);
 

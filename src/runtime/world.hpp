@@ -18,6 +18,10 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
                                                              const base::Config& config,
                                                              const CommunicatorOptions& options);
 
+// The same, for those who change the parts before a communicator is made of them.
+Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
+                                     const CommunicatorOptions& options);
+
 // The configuration of this process with the user's options on top.
 Result<base::Config> effective_config(const CommunicatorOptions& options);
 
