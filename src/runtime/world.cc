@@ -19,12 +19,7 @@ namespace {
 using base::TransportChoice;
 using collectives::PlannerOptions;
 
-// One slot of a queue: small enough that a few of them stay in a core's cache.
-constexpr std::size_t kFrameBytes = 128 * 1024;
 constexpr std::size_t kQueueBytes = 2 * kFrameBytes;
-// Two hide what a channel waits for; measured on one host, four are no faster. With all of them in
-// use a peer costs less than 1 MiB.
-constexpr int kChannelCount = 2;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
