@@ -140,7 +140,6 @@ TransportFigures first_guess(const std::string& transport,
   figures.switch_ns = usual.switch_ns;
   double message_us = 0;
   for (const TuneFindings& world : worlds) {
-    if (world.place.key.cores < std::min(2, world.place.key.ranks)) continue;
     if (message_us == 0 && world.message_us > 0) {
       message_us = world.message_us;
       figures.bandwidth = std::max(1e-3, world.bytes_per_ns);
@@ -210,7 +209,7 @@ TuneFit fit_figures(const std::string& transport, const std::vector<TuneFindings
   fit.figures = first_guess(transport, worlds);
   fit.error_before = misfit.median_factor(nullptr);
   double best = misfit(fit.figures);
-  for (const double factor : {2.0, 1.5, 1.2, 1.1})
+  for (const double factor : {2.0, 1.4, 1.15})
     for (const collectives::FigureField& field : collectives::figure_fields())
       for (const double change : {factor, 1 / factor}) {
         TransportFigures tried = fit.figures;

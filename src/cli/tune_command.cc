@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/cpu.hpp"
 #include "base/environment.hpp"
 #include "base/machine.hpp"
 #include "base/text.hpp"
@@ -35,6 +37,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int kUsageError = 2;
 constexpr int kRanksMax = 64;
 constexpr std::size_t kBytesMax = std::size_t{256} << 20;
+constexpr double kBusyLoad = 0.6;  // of each core
 // Of the time, for starting worlds and the search for the model's numbers.
 constexpr double kReserved = 0.2;
 
@@ -194,6 +197,7 @@ Result<TuneFindings> measure_world(const Job& job, const std::string& transport,
                                    Seconds time) {
   TuneWork work = job.work;
   work.time = time;
+  work.messages = tune_key(transport, ranks).cores == ranks;
   const auto limit = std::chrono::milliseconds(static_cast<int>(time.count() * 4000) + 60'000);
   auto text = in_tune_world(transport, ranks, limit,
                             [&](runtime::CommunicatorParts parts) -> Result<std::string> {
@@ -213,6 +217,7 @@ Result<TuneFindings> measure_world(const Job& job, const std::string& transport,
 std::vector<TuneFindings> measure_transport(const Job& job, const std::string& transport,
                                             Clock::time_point end, std::size_t& worlds_left) {
   std::vector<TuneFindings> all;
+  const std::size_t blocks = job.work.collectives.size() * job.work.sizes.size();
   for (const int ranks : job.ranks) {
     const Seconds share = Seconds(end - Clock::now()) / static_cast<double>(worlds_left--);
     tell(fmt::format("{:<6} {:>2} ranks: ", transport, ranks));
@@ -222,12 +227,25 @@ std::vector<TuneFindings> measure_transport(const Job& job, const std::string& t
       tell(fmt::format("left out: {}\n", findings.status().message()));
       continue;
     }
-    tell(fmt::format("{} ways timed in {:.1f} s; 8 B one way {:.2f} us, 4 MiB {:.2f} GB/s\n",
-                     findings->place.times.size(), Seconds(Clock::now() - begin).count(),
-                     findings->message_us, findings->bytes_per_ns));
+    tell(fmt::format("{} ways timed in {:.1f} s", findings->place.times.size(),
+                     Seconds(Clock::now() - begin).count()));
+    if (findings->message_us > 0)
+      tell(fmt::format("; 8 B one way {:.4g} us, 4 MiB {:.4g} GB/s", findings->message_us,
+                       findings->bytes_per_ns));
+    tell(findings->by_model.size() < blocks ? "; no time for the rest\n" : "\n");
     all.push_back(*std::move(findings));
   }
   return all;
+}
+
+// Other work takes cores away for milliseconds: times of microseconds then say little.
+void warn_of_load() {
+  double load = 0;
+  if (getloadavg(&load, 1) != 1 || load < kBusyLoad * base::usable_cpu_count()) return;
+  tell(fmt::format(
+      "warning: this machine is busy (load {:.1f} on {} cores): do not trust the times; "
+      "measure again when it is idle\n",
+      load, base::usable_cpu_count()));
 }
 
 // The transport's numbers and places, into the table.
@@ -272,8 +290,8 @@ Status run(const Options& options) {
     fmt::print("\nread from {}\n", job->path);
     return {};
   }
-  tell(fmt::format("measuring {} for about {:.0f} s; other work on it makes the result worse\n",
-                   job->machine, options.seconds));
+  tell(fmt::format("measuring {} for about {:.0f} s\n", job->machine, options.seconds));
+  warn_of_load();
   const Result<TuningTable> table = measure(*job, options.seconds);
   TUTTI_TRY(table);
   print_table(*table);

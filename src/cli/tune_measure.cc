@@ -86,13 +86,9 @@ class Measuring {
   Result<TuneFindings> run() {
     TUTTI_TRY(make_buffers());
     findings_.place.key = key_;
-    if (key_.ranks > 1) TUTTI_TRY(measure_messages());
-    const auto begin = Clock::now();
-    std::size_t blocks = work_.collectives.size() * work_.sizes.size();
-    for (const Collective collective : work_.collectives)
-      for (const std::size_t bytes : work_.sizes)
-        TUTTI_TRY(measure_block(collective, bytes,
-                                (work_.time - (Clock::now() - begin)) / double(blocks--)));
+    end_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(work_.time);
+    if (work_.messages) TUTTI_TRY(measure_messages());
+    TUTTI_TRY(measure_blocks());
     TUTTI_TRY(barrier());
     TUTTI_TRY(state_->close());
     return std::move(findings_);
@@ -133,6 +129,27 @@ class Measuring {
     return state_->run(request);
   }
 
+  // What is left of the time by rank 0's clock, the same on all ranks.
+  Result<double> seconds_left() {
+    std::vector<double> left = {
+        state_->rank() == 0 ? std::max(0.0, Seconds(end_ - Clock::now()).count()) : 0};
+    TUTTI_TRY(agree(left));
+    return left[0];
+  }
+
+  // Of what there is no time for, the model goes on to choose.
+  Status measure_blocks() {
+    std::size_t blocks = work_.collectives.size() * work_.sizes.size();
+    for (const Collective collective : work_.collectives)
+      for (const std::size_t bytes : work_.sizes) {
+        const auto left = seconds_left();
+        TUTTI_TRY(left);
+        if (*left <= 0 && !findings_.by_model.empty()) return {};
+        TUTTI_TRY(measure_block(collective, bytes, *left / static_cast<double>(blocks--)));
+      }
+    return {};
+  }
+
   // ---- Messages ----
 
   Status send(std::size_t bytes, Rank to, Rank from) {
@@ -147,31 +164,43 @@ class Measuring {
     return state_->run(request);
   }
 
-  // Half of the way there and back between ranks 0 and 1.
+  // So many times there and back between ranks 0 and 1: half of the mean.
   Result<double> one_way_us(std::size_t bytes, int times) {
     TUTTI_TRY(barrier());
     const Rank me = state_->rank();
-    std::vector<double> rounds;
-    for (int round = 0; round <= kRounds; ++round) {
-      const auto begin = Clock::now();
-      for (int i = 0; i < times && me < 2; ++i) {
-        TUTTI_TRY(send(bytes, me == 0 ? 1 : -1, me == 0 ? -1 : 0));
-        TUTTI_TRY(send(bytes, me == 0 ? -1 : 0, me == 0 ? 1 : -1));
-      }
-      if (round > 0) rounds.push_back(Seconds(Clock::now() - begin).count() * 1e6 / times / 2);
+    const auto begin = Clock::now();
+    for (int i = 0; i < times && me < 2; ++i) {
+      TUTTI_TRY(send(bytes, me == 0 ? 1 : -1, me == 0 ? -1 : 0));
+      TUTTI_TRY(send(bytes, me == 0 ? -1 : 0, me == 0 ? 1 : -1));
     }
-    std::vector<double> result = {median(rounds)};
-    TUTTI_TRY(agree(result));
-    return result[0];
+    std::vector<double> us = {Seconds(Clock::now() - begin).count() * 1e6 / times / 2};
+    TUTTI_TRY(agree(us));
+    return us[0];
+  }
+
+  // The median of rounds that together take about a fiftieth of the time.
+  Result<double> message_us(std::size_t bytes) {
+    TUTTI_TRY(one_way_us(bytes, 1));
+    const auto first = one_way_us(bytes, 2);
+    TUTTI_TRY(first);
+    const double round_us = work_.time.count() * 1e6 / 50 / kRounds;
+    const int times = static_cast<int>(std::clamp(round_us / 2 / *first, 1.0, 1.0 * kCallsMax));
+    std::vector<double> rounds;
+    for (int round = 0; round < kRounds; ++round) {
+      const auto us = one_way_us(bytes, times);
+      TUTTI_TRY(us);
+      rounds.push_back(*us);
+    }
+    return median(rounds);
   }
 
   Status measure_messages() {
-    const auto small = one_way_us(8, 200);
+    const auto small = message_us(8);
     TUTTI_TRY(small);
-    const auto big = one_way_us(kBigMessage, 2);
+    const auto big = message_us(kBigMessage);
     TUTTI_TRY(big);
-    findings_.message_us = *small;
-    findings_.bytes_per_ns = static_cast<double>(kBigMessage) / (*big * 1000);
+    findings_.message_us = rounded(*small, 4);
+    findings_.bytes_per_ns = rounded(static_cast<double>(kBigMessage) / (*big * 1000), 4);
     return {};
   }
 
@@ -209,7 +238,8 @@ class Measuring {
   }
 
   // Two calls of each, which say how many a round can have, and whom it can do without.
-  Status begin_rounds(std::vector<Runner>& runners, const PlanQuery& query, Seconds time) {
+  Status begin_rounds(std::vector<Runner>& runners, const PlanQuery& query, double seconds) {
+    const auto begin = Clock::now();
     std::vector<double> first;
     for (const Runner& runner : runners) {
       double us = 0;
@@ -220,9 +250,10 @@ class Measuring {
       }
       first.push_back(us);
     }
-    first.push_back(state_->rank() == 0 ? time.count() * 1e6 : 0);
+    const double spent = Seconds(Clock::now() - begin).count();
+    first.push_back(state_->rank() == 0 ? std::max(0.0, seconds - spent) * 1e6 : 0);
     TUTTI_TRY(agree(first));
-    const double time_us = std::max(0.0, first.back());
+    const double time_us = first.back();
     first.pop_back();
     drop_beaten(runners, first);
     double once_us = 0;
@@ -253,15 +284,14 @@ class Measuring {
     runners = std::move(kept);
   }
 
-  Status measure_block(Collective collective, std::size_t bytes, Seconds time) {
-    const auto begin = Clock::now();
+  Status measure_block(Collective collective, std::size_t bytes, double seconds) {
     const PlanQuery query =
         collectives::query_of_size(collective, DataType::float32, 0, key_.ranks, bytes);
     if (query.count == 0) return {};
     auto runners = runners_for(query);
     TUTTI_TRY(runners);
     findings_.by_model.push_back({collective, bytes, runners->front().choice});
-    TUTTI_TRY(begin_rounds(*runners, query, time - (Clock::now() - begin)));
+    TUTTI_TRY(begin_rounds(*runners, query, seconds));
     std::vector<double> rounds;
     for (int round = 0; round < rounds_; ++round)
       for (const Runner& runner : *runners) {
@@ -292,6 +322,7 @@ class Measuring {
   std::unique_ptr<collectives::Planner> planner_;
   collectives::TuningKey key_;
   bool any_memory_ = false;
+  Clock::time_point end_;
   int rounds_ = kRounds;  // of the collective and size that are measured
   std::shared_ptr<const collectives::Plan> forced_;
   std::vector<std::unique_ptr<Pair>> buffers_;

@@ -19,11 +19,12 @@ struct TuneWork {
   std::vector<Collective> collectives;
   std::vector<std::size_t> sizes;  // as nccl-tests count them
   std::chrono::duration<double> time{1};
+  bool messages = false;  // between ranks 0 and 1: where no other rank wants their cores
 };
 
 // What one world found.
 struct TuneFindings {
-  double message_us = 0;    // a message of 8 bytes, one way
+  double message_us = 0;    // a message of 8 bytes, one way; 0: not measured
   double bytes_per_ns = 0;  // of one of 4 MiB, one way
   collectives::TuningPlace place;
   std::vector<collectives::TunedUse> by_model;  // what the model takes at each size, unmeasured

@@ -27,16 +27,17 @@ void run(std::string_view input) {
 }
 
 std::vector<std::string> seeds() {
-  return {
-      encode({"b00t/net:[4026531840]",
-              {0, 1, 5},
-              "transport auto, channels 0",
-              77,
-              99,
-              "/etc/tuning"}),
-      R"({"host": "\u00e9", "cpus": [], "settings": "", "job": 7, "tuning": 0, "tuning_source": "", "more": [1.5e3, null, {"a":1}]})",
-      R"({"host": "h", "cpus": [99999999999], "settings": "s", "job": 18446744073709551615, "tuning": 1, "tuning_source": "t"})",
-      "[[[[", "{\"host\": \"\xff\"}"};
+  return {encode({"b00t/net:[4026531840]",
+                  {0, 1, 5},
+                  "transport auto, channels 0",
+                  77,
+                  99,
+                  "/etc/tuning"}),
+          R"({"host": "\u00e9", "cpus": [], "settings": "", "job": 7, "tuning": 0,)"
+          R"( "tuning_source": "", "more": [1.5e3, null, {"a":1}]})",
+          R"({"host": "h", "cpus": [99999999999], "settings": "s", "job": 18446744073709551615,)"
+          R"( "tuning": 1, "tuning_source": "t"})",
+          "[[[[", "{\"host\": \"\xff\"}"};
 }
 
 }  // namespace tutti::fuzz

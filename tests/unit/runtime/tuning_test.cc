@@ -11,9 +11,9 @@
 #include <fstream>
 
 #include "base/machine.hpp"
+#include "processes.hpp"
 #include "runtime/host.hpp"
 #include "runtime/planning_topology.hpp"
-#include "processes.hpp"
 
 namespace tutti::runtime {
 namespace {
