@@ -276,8 +276,9 @@ Result<TuningTable> measure(const Job& job, double seconds) {
 }
 
 constexpr const char* kComment =
-    R"(# What `tutti tune` measured on this machine. Edit it as you like; docs/tuning.md says what the
-# lines mean, `tutti tune --show` prints them as a table, and without this file all is as before.
+    R"(# What `tutti tune` measured on this machine. Edit it as you like: docs/tuning.md says what
+# the lines mean, and `tutti tune --show` prints them as a table. Without this file the model
+# plans alone.
 )";
 
 Status run(const Options& options) {
