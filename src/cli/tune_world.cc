@@ -50,7 +50,7 @@ Status system_error(const char* what) {
 }
 
 Status listen_somewhere(World& world) {
-  world.listener = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  world.listener = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -178,8 +178,13 @@ void hear(Child& child) {
     child.says.close();
 }
 
+bool went_wrong(const Child& child) {
+  return !child.says.open() && (child.said.empty() || child.said[0] != kGood);
+}
+
+// True when there is nothing more to wait for: all have ended, or one of them in vain.
 bool hear_all(std::vector<Child>& children, Clock::time_point deadline) {
-  for (;;) {
+  while (std::none_of(children.begin(), children.end(), went_wrong)) {
     std::vector<pollfd> pipes;
     std::vector<Child*> speakers;
     for (Child& child : children) {
@@ -195,6 +200,7 @@ bool hear_all(std::vector<Child>& children, Clock::time_point deadline) {
     for (std::size_t i = 0; i < pipes.size(); ++i)
       if (pipes[i].revents != 0) hear(*speakers[i]);
   }
+  return true;
 }
 
 void end_all(std::vector<Child>& children) {
@@ -233,7 +239,7 @@ Result<std::string> in_tune_world(const std::string& transport, int ranks,
   end_all(children);
   TUTTI_TRY(failed);
   for (const Child& child : children)
-    if (child.said.empty() || child.said[0] != kGood)
+    if (went_wrong(child))
       return Status(StatusCode::peer_lost,
                     child.said.empty() ? "a rank died" : child.said.substr(1));
   return children.front().said.substr(1);
