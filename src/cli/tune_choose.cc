@@ -20,6 +20,7 @@ using collectives::TunedTime;
 using collectives::TunedUse;
 using collectives::TuningKey;
 
+constexpr std::size_t kReach = 4;        // times the largest size that was measured
 constexpr double kClearlyBetter = 0.95;  // of the time of the model's choice
 
 // Slowness against the best of both kinds of buffers.
@@ -186,18 +187,29 @@ std::vector<TuneWinner> tune_winners(const TuneFindings& findings) {
   return winners;
 }
 
+namespace {
+
+// Far above the last size nothing is known.
+TunedUse back_to_model(const TuneWinner& last) {
+  return {last.collective, kReach * last.bytes, TunedChoice()};
+}
+
+}  // namespace
+
 std::vector<TunedUse> tune_uses(const std::vector<TuneWinner>& winners,
                                 const collectives::TuningPlace& place) {
   std::vector<TunedUse> uses;
   const TuneWinner* before = nullptr;
   for (const TuneWinner& winner : winners) {
     const bool first = before == nullptr || before->collective != winner.collective;
+    if (first && before != nullptr) uses.push_back(back_to_model(*before));
     if (first)
       uses.push_back({winner.collective, 0, winner.best.choice});
     else if (winner.best.choice != before->best.choice)
       uses.push_back({winner.collective, border(*before, winner, place), winner.best.choice});
     before = &winner;
   }
+  if (before != nullptr) uses.push_back(back_to_model(*before));
   return uses;
 }
 
@@ -225,7 +237,12 @@ TuneFit fit_figures(const std::string& transport, const std::vector<TuneFindings
   for (const collectives::FigureField& field : collectives::figure_fields())
     if (std::optional<double>& value = fit.figures.*field.value) value = rounded(*value, 3);
   fit.error_after = misfit.median_factor(&fit.figures);
-  return fit;
+  if (fit.error_after <= fit.error_before) return fit;
+  // A search that began at a message timed on a busy machine may end nowhere.
+  TuneFit none;
+  none.figures.transport = transport;
+  none.error_before = none.error_after = fit.error_before;
+  return none;
 }
 
 }  // namespace tutti::cli

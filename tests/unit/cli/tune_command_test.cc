@@ -82,10 +82,12 @@ TEST(TuneChoice, BordersLieWhereTimesCross) {
                                              {kReduce, 65536, kTree},
                                              {Collective::broadcast, 1024, kTree}});
   const auto uses = tune_uses(tune_winners(findings), findings.place);
-  ASSERT_EQ(uses.size(), 3U);
+  ASSERT_EQ(uses.size(), 5U);
   EXPECT_EQ(uses[0], (TunedUse{kReduce, 0, kRing}));
   EXPECT_EQ(uses[1], (TunedUse{kReduce, 2048, kTree}));  // from 1024 to 4096 on, both double twice
-  EXPECT_EQ(uses[2], (TunedUse{Collective::broadcast, 0, kTree}));
+  EXPECT_EQ(uses[2], (TunedUse{kReduce, 4 * 65536, {}}));  // what is larger nobody measured
+  EXPECT_EQ(uses[3], (TunedUse{Collective::broadcast, 0, kTree}));
+  EXPECT_EQ(uses[4], (TunedUse{Collective::broadcast, 4096, {}}));
 }
 
 TEST(TuneFit, FindsNumbersThatExplainTheTimes) {
@@ -108,6 +110,22 @@ TEST(TuneFit, FindsNumbersThatExplainTheTimes) {
   EXPECT_GT(fit.error_before, 1.5);
   EXPECT_LT(fit.error_after, 1.1);
   EXPECT_EQ(fit.figures.transport, "shm");
+}
+
+TEST(TuneFit, WhatWouldPredictWorseIsLeftOut) {
+  TuneFindings world = findings_of({}, {});
+  world.message_us = 8000;  // of a busy machine; the times are the model's own
+  world.bytes_per_ns = 0.1;
+  TunePredictor model(world.place.key, nullptr);
+  for (const std::size_t bytes : {8U, 1024U})
+    world.place.times.push_back({kReduce,
+                                 bytes,
+                                 {"doubling", {1, 131072, false}},
+                                 model.us(kReduce, bytes, {"doubling", {1, 131072, false}}),
+                                 {}});
+  const TuneFit fit = fit_figures("shm", {world});
+  EXPECT_EQ(fit.figures.latency_ns, std::nullopt);
+  EXPECT_NEAR(fit.error_after, 1, 0.01);
 }
 
 TEST(TuneCandidates, BeginWithTheModelsChoiceAndCanServe) {
