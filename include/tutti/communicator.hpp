@@ -90,6 +90,8 @@ struct PlanReport {
   double predicted_us = 0;
   double lower_bound_us = 0;  // no schedule is quicker on this machine as the planner sees it
   std::string explanation;    // many lines: candidates, predictions, limiting link, lower bound
+  std::string chosen_by;      // "measured" (the tuning table) or "model"
+  std::string measured;       // the time in the tuning table, for people; "-": none
 };
 
 // Memory of a communicator and its transport, for `tutti doctor` and the curious. Made on first

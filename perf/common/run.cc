@@ -110,9 +110,10 @@ class Run {
         if (!plan.ok()) return plan.status().with_context(fmt::format("--explain of {} B", bytes));
         say(
             fmt::format("# plan of {} B of {}: {}, {}, {} channel{}, slices of {} B, predicted "
-                        "{:.1f} us\n",
+                        "{:.1f} us, measured {} (by {})\n",
                         bytes, to_string(type), plan->algorithm, plan->lowering, plan->channels,
-                        plan->channels == 1 ? "" : "s", plan->slice_bytes, plan->predicted_us));
+                        plan->channels == 1 ? "" : "s", plan->slice_bytes, plan->predicted_us,
+                        plan->measured, plan->chosen_by));
         reasons = plan->explanation;
       }
       say(commented(reasons));

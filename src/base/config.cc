@@ -155,9 +155,10 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
     {"TUTTI_JOB_BOARD", "path", "",
      "Where the launcher notes which ranks have ended; `tutti run` sets it.", false,
      [](std::string_view v, Config& c) { return store_text(v, c.job_board); }},
-    {"TUTTI_TUNING_FILE", "path", "",
-     "Measured link speeds for the planner; the same on all ranks.", false,
-     [](std::string_view v, Config& c) { return store_text(v, c.tuning_file); }},
+    {"TUTTI_TUNING_FILE", "path|off", "",
+     "What `tutti tune` measured, for the planner; the same on all ranks. Without it the table of "
+     "this kind of machine is read from ~/.cache/tutti where there is one; off reads none.",
+     false, [](std::string_view v, Config& c) { return store_text(v, c.tuning_file); }},
     {"TUTTI_LOG", "error|warn|info|debug", "warn", "How much Tutti says on stderr.", false,
      [](std::string_view v, Config& c) { return store(parse_log_level(v), c.log); }},
     {"TUTTI_SLOW_AFTER_MS", "0..2147483647", "2000",

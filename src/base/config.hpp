@@ -63,7 +63,7 @@ struct Config {
   std::string job_secret_file;                 // empty: none given
   std::string job_secret;   // the bytes, already decoded from hexadecimal; empty: none given
   std::string job_board;    // path; empty: none
-  std::string tuning_file;  // empty: none
+  std::string tuning_file;  // "off": none; empty: where `tutti tune` writes it
   std::string test_data;    // empty: none
 
   friend bool operator==(const Config&, const Config&) = default;

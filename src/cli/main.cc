@@ -15,6 +15,7 @@
 #include "cli/plan_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/topo_command.hpp"
+#include "cli/tune_command.hpp"
 #include "cli/verify_command.hpp"
 
 namespace {
@@ -72,6 +73,7 @@ int main(int count, char** values) {
   tutti::cli::add_run_command(app, arguments, exit_code);
   tutti::cli::add_topo_command(app, exit_code);
   tutti::cli::add_plan_command(app, exit_code);
+  tutti::cli::add_tune_command(app, exit_code);
   tutti::cli::add_verify_command(app, exit_code);
   tutti::cli::add_chaos_command(app, exit_code);
   tutti::cli::add_doctor_command(app, exit_code);

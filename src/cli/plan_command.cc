@@ -13,13 +13,21 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
+#include "base/environment.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/try.hpp"
+#include "cli/tune_world.hpp"
 #include "collectives/algorithms/table.hpp"
 #include "collectives/explain.hpp"
 #include "collectives/lowering.hpp"
 #include "collectives/planner.hpp"
 #include "collectives/text.hpp"
+#include "runtime/host.hpp"
+#include "runtime/planning_topology.hpp"
+#include "runtime/tuning.hpp"
+#include "runtime/world.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -54,6 +62,7 @@ struct Options {
   std::string frame;
   bool direct = true;
   std::string reduce_order = "any";
+  std::string transport = "shm";
   std::string show;
   int rank = 0;
   bool json = false;
@@ -69,6 +78,7 @@ struct Question {
   Rank root = 0;
   std::vector<std::uint64_t> sizes;
   bool ordered = false;  // reduce_order=rank_tree
+  std::string tuning;    // a line on the tuning table; empty: there is none
 
   int ranks() const { return static_cast<int>(placement.size()); }
   PlanQuery query(std::uint64_t bytes) const {
@@ -143,6 +153,40 @@ Status read_options(const Options& options, Question& question) {
   return {};
 }
 
+// On this machine, where it was measured: as a communicator of such ranks would plan.
+Status read_tuning(const Options& options, Question& question) {
+  const VertexId seat = question.placement.front();
+  if (!options.topology.empty() || question.topology.vertex(seat).kind == VertexKind::gpu)
+    return {};
+  const base::Environment environment = base::capture_environment();
+  base::Config config;
+  config.tuning_file = base::value_of(environment, "TUTTI_TUNING_FILE");
+  const auto tuning = runtime::find_tuning(config, environment, base::Log());
+  TUTTI_TRY(tuning);
+  if (!tuning->table) return {};
+  collectives::TuningKey key = tune_key(options.transport, question.ranks());
+  key.direct = key.direct && options.direct;
+  const auto* figures = tuning->table->figures(key.transport);
+  const std::vector<runtime::HostCard> cards(question.placement.size(), runtime::describe_host());
+  auto seen = runtime::planning_topology(cards, key.direct, figures);
+  TUTTI_TRY(seen);
+  question.topology = std::move(seen->topology);
+  question.placement = std::move(seen->placement);
+  PlannerOptions& planning = question.options;
+  planning.direct_possible = key.direct;
+  if (key.transport == "memory") planning.direct_bytes_min = 0;
+  if (options.channels_max == 0)
+    planning.channel_count = std::max(runtime::kChannelCount, planning.channels);
+  if (options.frame.empty())
+    planning.frame_bytes_max = std::max(runtime::kFrameBytes, planning.slice_bytes);
+  if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
+  planning.measured = {tuning->table, tuning->table->place(key)};
+  question.tuning =
+      fmt::format("tuning: {} ({} with {} ranks on {} cores: {})\n", tuning->source, key.transport,
+                  key.ranks, key.cores, planning.measured ? "measured" : "not measured");
+  return {};
+}
+
 Result<Question> read_question(const Options& options) {
   Question question;
   const Result<Collective> collective = parse_collective(options.collective);
@@ -155,6 +199,7 @@ Result<Question> read_question(const Options& options) {
   TUTTI_TRY(read_sizes(options, question));
   TUTTI_TRY(read_place(options, question));
   TUTTI_TRY(read_options(options, question));
+  TUTTI_TRY(read_tuning(options, question));
   return question;
 }
 
@@ -184,10 +229,10 @@ std::string machine_lines(const Question& question) {
   const std::set<VertexId> used(question.placement.begin(), question.placement.end());
   const std::size_t nodes = topology.of_kind(VertexKind::node).size();
   const Vertex& first = topology.vertex(question.placement.front());
-  return fmt::format("machine: {} node{}, ranks on {} of {} {}s ({} to {})\nlinks: {}\n", nodes,
-                     nodes == 1 ? "" : "s", used.size(), seats(topology).size(),
-                     to_string(first.kind), first.name,
-                     topology.vertex(question.placement.back()).name, links_line(topology));
+  return fmt::format(
+      "machine: {} node{}, ranks on {} of {} {}s ({} to {})\nlinks: {}\n{}", nodes,
+      nodes == 1 ? "" : "s", used.size(), seats(topology).size(), to_string(first.kind), first.name,
+      topology.vertex(question.placement.back()).name, links_line(topology), question.tuning);
 }
 
 // ---- Answers ----
@@ -203,6 +248,7 @@ nlohmann::json to_json(const Explanation& explanation) {
   const std::size_t bytes = collectives::size_bytes(query, explanation.ranks);
   out["bytes"] = bytes;
   out["reason"] = collectives::reason(explanation);
+  out["chosen_by"] = collectives::chosen_by(explanation);
   out["bound_us"] = explanation.bound_us();
   auto bound = [&](const char* name, double us, const std::string& origin) {
     out["bounds"][name] = {{"us", us}, {"origin", origin}};
@@ -223,6 +269,8 @@ nlohmann::json to_json(const Explanation& explanation) {
       row["slices"] = candidate.slices;
       row["predicted_us"] = candidate.predicted_us;
       row["limited_by"] = candidate.limited_by;
+      if (candidate.measured)
+        row["measured"] = {{"us", candidate.measured->us}, {"exact", candidate.measured->exact}};
       if (candidate.predicted_us > 0)
         row["busbw_gb_per_s"] = static_cast<double>(bytes) * factor / candidate.predicted_us / 1000;
     }
@@ -237,10 +285,11 @@ void print_table_line(const Explanation& explanation) {
       static_cast<double>(collectives::size_bytes(explanation.query, explanation.ranks));
   const double factor = collectives::busbw_factor(explanation.query.collective, explanation.ranks);
   const bool priced = best.predicted_us > 0;
-  fmt::print("{:>10} {:<17} {:<9} {:>8} {:>7} {:>11} {:>9.4g} {:>8.1f}%  {}\n",
+  fmt::print("{:>10} {:<17} {:<9} {:>8} {:>7} {:>11} {:>11} {:<8} {:>9.4g} {:>8.1f}%  {}\n",
              base::format_bytes(static_cast<std::uint64_t>(bytes)), best.algorithm,
              collectives::lowering_name(best.settings), best.settings.channels, best.slices,
-             collectives::format_time(best.predicted_us),
+             collectives::format_time(best.predicted_us), collectives::measured_text(best),
+             collectives::chosen_by(explanation),
              priced ? bytes * factor / best.predicted_us / 1000 : 0,
              priced ? 100 * explanation.bound_us() / best.predicted_us : 0, best.limited_by);
 }
@@ -287,8 +336,9 @@ Status answer(const Options& options) {
   } else {
     fmt::print("{}\n{} of {}, {} ranks\n\n", machine_lines(*question),
                to_string(question->collective), to_string(question->type), question->ranks());
-    fmt::print("{:>10} {:<17} {:<9} {:>8} {:>7} {:>11} {:>9} {:>9}  {}\n", "size", "algorithm",
-               "lowering", "channels", "slices", "predicted", "busbw", "of bound", "limited by");
+    fmt::print("{:>10} {:<17} {:<9} {:>8} {:>7} {:>11} {:>11} {:<8} {:>9} {:>9}  {}\n", "size",
+               "algorithm", "lowering", "channels", "slices", "predicted", "measured", "by",
+               "busbw", "of bound", "limited by");
     for (const Explanation& explanation : answers) print_table_line(explanation);
   }
   return {};
@@ -340,6 +390,11 @@ void add_choice_options(CLI::App& command, Options& options) {
       .add_flag("--direct,!--no-direct", options.direct,
                 "Whether ranks of a node can address each other's memory")
       ->default_str("yes");
+  command
+      .add_option("--transport", options.transport,
+                  "On this machine, whose measurements count (docs/tuning.md)")
+      ->check(CLI::IsMember({"memory", "shm", "tcp"}))
+      ->capture_default_str();
   command
       .add_option("--show", options.show,
                   "Print the chosen schedule, or the program that --rank runs")

@@ -30,6 +30,8 @@ struct MessageOverhead {
   double signal_ns = 0;   // of either end's, when it travels direct
   double wake_ns = 0;     // until the receiver sees it, while processors can do other things
   double payload_ns = 0;  // of either end's, when staged data are more than a few lines
+
+  friend bool operator==(const MessageOverhead&, const MessageOverhead&) = default;
 };
 
 // The numbers of the model that no topology holds. All are for one step, message or rank.
@@ -56,6 +58,8 @@ struct CostConstants {
   double core_copy_bytes_per_ns = 12;
   // Slices of a channel that can be under way at once (the executor's window).
   double window = 8;
+
+  friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };
 
 // What messages between two ranks meet.

@@ -40,12 +40,23 @@ std::string full_name(const Candidate& c) {
   return c.algorithm + " " + c.groups.text();
 }
 
+bool any_measured(const Explanation& explanation) {
+  return std::any_of(explanation.candidates.begin(), explanation.candidates.end(),
+                     [](const Candidate& candidate) { return candidate.measured.has_value(); });
+}
+
+// A column that is only there where something was measured.
+std::string measured_column(const Explanation& explanation, std::string_view text) {
+  return any_measured(explanation) ? fmt::format(" {:>12}", text) : "";
+}
+
 std::string candidate_line(const Explanation& explanation, const Candidate& c, bool chosen) {
   const std::string time = c.predicted_us > 0 ? format_time(c.predicted_us) : "-";
-  return fmt::format("{} {:<17} {:<9} {:>8} {:>7} {:>10} {:>11} {:>9} {:>9}  {}\n",
+  return fmt::format("{} {:<17} {:<9} {:>8} {:>7} {:>10} {:>11}{} {:>9} {:>9}  {}\n",
                      chosen ? '*' : ' ', full_name(c), lowering_name(c.settings),
                      c.settings.channels, c.slices, base::format_bytes(c.settings.slice_bytes),
-                     time, busbw(explanation, c), percent_of_bound(explanation, c), c.limited_by);
+                     time, measured_column(explanation, measured_text(c)), busbw(explanation, c),
+                     percent_of_bound(explanation, c), c.limited_by);
 }
 
 std::string comparison(const Candidate& best, const Candidate& next) {
@@ -98,15 +109,35 @@ std::string format_time(double us) {
   return fmt::format("{:.4g} us", us);
 }
 
+std::string measured_text(const Candidate& candidate) {
+  if (!candidate.measured) return "-";
+  return fmt::format("{}{}", candidate.measured->exact ? "" : "~",
+                     format_time(candidate.measured->us));
+}
+
+std::string_view chosen_by(const Explanation& explanation) {
+  return explanation.by_measurement ? "measured" : "model";
+}
+
 std::string reason(const Explanation& explanation) {
   const std::size_t possible = possible_count(explanation);
   if (possible == 0) return "nothing can serve";
   const Candidate& best = explanation.candidates.front();
   std::string text = fmt::format("{}, {}: ", full_name(best), lowering_name(best.settings));
-  text += possible == 1 ? "the only candidate" : comparison(best, explanation.candidates[1]);
+  if (explanation.by_measurement)
+    text += best.measured ? fmt::format("measured, {} by the tuning table; predicted {}",
+                                        measured_text(best), format_time(best.predicted_us))
+                          : "by the tuning table";
+  else
+    text += possible == 1 ? "the only candidate" : comparison(best, explanation.candidates[1]);
   if (best.predicted_us > 0)
     text += fmt::format(", {} of the bound; limited by {}", percent_of_bound(explanation, best),
                         best.limited_by);
+  if (!explanation.table_refused.empty())
+    text += fmt::format(
+        "; chosen by the model, because what the tuning table names cannot serve "
+        "({})",
+        explanation.table_refused);
   return text;
 }
 
@@ -116,9 +147,9 @@ std::string to_text(const Explanation& explanation) {
       "{} of {} ({} x {}), {} ranks{}\n\n", to_string(query.collective),
       base::format_bytes(size_bytes(query, explanation.ranks)), query.count, to_string(query.type),
       explanation.ranks, has_root(query.collective) ? fmt::format(", root {}", query.root) : "");
-  text += fmt::format("  {:<17} {:<9} {:>8} {:>7} {:>10} {:>11} {:>9} {:>9}  {}\n", "algorithm",
-                      "lowering", "channels", "slices", "slice", "predicted", "busbw", "of bound",
-                      "limited by");
+  text += fmt::format("  {:<17} {:<9} {:>8} {:>7} {:>10} {:>11}{} {:>9} {:>9}  {}\n", "algorithm",
+                      "lowering", "channels", "slices", "slice", "predicted",
+                      measured_column(explanation, "measured"), "busbw", "of bound", "limited by");
   const std::size_t possible = possible_count(explanation);
   for (std::size_t i = 0; i < possible; ++i)
     text += candidate_line(explanation, explanation.candidates[i], i == 0);

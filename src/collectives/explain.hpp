@@ -27,6 +27,12 @@ std::string_view lowering_name(const PlanSettings& settings);
 // 1.234 us, 12.3 ms: four digits and a unit.
 std::string format_time(double us);
 
+// "12.3 us", "~12.3 us" where the sizes beside this one were measured, "-" where none were.
+std::string measured_text(const Candidate& candidate);
+
+// Who made the choice: "measured" (the tuning table) or "model".
+std::string_view chosen_by(const Explanation& explanation);
+
 // One sentence: what was chosen and how it compares.
 std::string reason(const Explanation& explanation);
 

@@ -18,9 +18,11 @@
 #include "collectives/algorithms/table.hpp"
 #include "collectives/bounds.hpp"
 #include "collectives/cost.hpp"
+#include "collectives/explain.hpp"
 #include "collectives/footprint.hpp"
 #include "collectives/geometry.hpp"
 #include "collectives/lowering.hpp"
+#include "collectives/placement_groups.hpp"
 
 namespace tutti::collectives {
 namespace {
@@ -55,52 +57,6 @@ std::size_t operand_count(const Schedule& schedule) {
   for (const int program : schedule.program_of_rank)
     total += of_program[static_cast<std::size_t>(program)];
   return total;
-}
-
-// What of the machine holds a seat: its node, or the package or memory domain that it belongs to.
-VertexId holder(const Topology& topology, VertexId seat, VertexKind kind) {
-  VertexId vertex = seat;
-  while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
-    vertex = topology.vertex(vertex).parent;
-  return vertex;
-}
-
-// Ranks per holder when every one holds equally many consecutive ones, else 1.
-int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, VertexKind kind) {
-  std::vector<VertexId> holders;
-  std::vector<int> sizes;
-  for (const VertexId seat : placement) {
-    const VertexId found = holder(topology, seat, kind);
-    if (found == VertexId::none) return 1;
-    if (holders.empty() || holders.back() != found) {
-      if (std::find(holders.begin(), holders.end(), found) != holders.end()) return 1;
-      holders.push_back(found);
-      sizes.push_back(0);
-    }
-    ++sizes.back();
-  }
-  const bool equal =
-      std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes.front(); });
-  return equal && !sizes.empty() ? sizes.front() : 1;
-}
-
-// The groups that algorithms of several levels may go by: nodes; and what nodes consist of, alone
-// or within nodes. At least one, which may be none.
-std::vector<GroupSizes> groups_of(const Topology& topology,
-                                  const std::vector<VertexId>& placement) {
-  const int ranks = static_cast<int>(placement.size());
-  const int node = ranks_per(topology, placement, VertexKind::node);
-  std::vector<GroupSizes> found = {GroupSizes(node)};
-  for (const VertexKind kind : {VertexKind::package, VertexKind::numa}) {
-    const int inner = ranks_per(topology, placement, kind);
-    if (inner < 2 || inner >= node || node % inner != 0) continue;
-    GroupSizes groups = node < ranks ? GroupSizes({inner, node / inner}) : GroupSizes(inner);
-    if (std::find(found.begin(), found.end(), groups) == found.end())
-      found.push_back(std::move(groups));
-  }
-  // One node: the groups within it are the only ones.
-  if (found.size() > 1 && node == ranks) found.erase(found.begin());
-  return found;
 }
 
 // Costs of one schedule in one lowering, by chunk size.
@@ -174,6 +130,12 @@ struct Choice {
   std::string not_possible;
 };
 
+struct Choices {
+  std::vector<Choice> list;  // the one to take comes first
+  bool by_measurement = false;
+  std::string table_refused;
+};
+
 using ShapeKey = std::pair<Collective, Rank>;
 using PlanKey =
     std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
@@ -213,7 +175,7 @@ struct Planner::State {
       : topology(std::move(t)),
         placement(std::move(p)),
         options(std::move(o)),
-        machine(topology, placement),
+        machine(topology, placement, options.constants),
         groups(groups_of(topology, placement)) {}
 
   Topology topology;
@@ -235,11 +197,16 @@ struct Planner::State {
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;
-  Choice settle(Entry& entry, bool direct, const PlanQuery& query);
+  Choice settle(Entry& entry, bool direct, const PlanQuery& query,
+                const std::vector<int>& channels_tried,
+                const std::vector<std::size_t>& slices_tried);
   void add_choices(Entry& entry, bool forced, const PlanQuery& query, std::vector<Choice>& found);
-  Result<std::vector<Choice>> choices(const PlanQuery& query);
+  Result<Choices> choices(const PlanQuery& query);
+  std::string not_allowed(const TunedChoice& wanted) const;
+  Result<Choice> choice_as(const PlanQuery& query, const TunedChoice& wanted);
+  void prefer_measured(const PlanQuery& query, Choices& found);
   std::string limit(const Choice& choice) const;
-  Candidate tell(const Choice& choice) const;
+  Candidate tell(const Choice& choice, const PlanQuery& query) const;
   std::shared_ptr<const Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
 };
 
@@ -338,8 +305,10 @@ std::vector<std::size_t> Planner::State::slice_choices() const {
   return choices;
 }
 
-// The best channels and slices for an algorithm in one lowering.
-Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query) {
+// The best of these channels and slices for an algorithm in one lowering.
+Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query,
+                              const std::vector<int>& channels_tried,
+                              const std::vector<std::size_t>& slices_tried) {
   Choice best{&entry, {}, 0, {}, 0, 0, entry.not_possible};
   best.settings.direct = direct;
   if (!best.not_possible.empty()) return best;
@@ -351,9 +320,8 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
     return best;
   }
   bool found = false;
-  const std::vector<int> one = {1};
-  for (const int channels : query.varied ? one : channel_choices()) {
-    for (const std::size_t slice_bytes : slice_choices()) {
+  for (const int channels : channels_tried) {
+    for (const std::size_t slice_bytes : slices_tried) {
       const std::size_t slices =
           slices_needed(shape, query.values(), query.value_bytes(), channels, slice_bytes);
       if (slices == 0) continue;
@@ -372,8 +340,8 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
   }
   if (!found)
     best.not_possible = fmt::format(
-        "slices of {} bytes cannot hold {} chunks of {} x {} in one message",
-        slice_choices().front(), shape.message_chunks_max, query.width, to_string(query.type));
+        "slices of {} bytes cannot hold {} chunks of {} x {} in one message", slices_tried.front(),
+        shape.message_chunks_max, query.width, to_string(query.type));
   return best;
 }
 
@@ -381,6 +349,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query)
 void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& query,
                                  std::vector<Choice>& found) {
   const std::string disorder = out_of_order(entry, query);
+  const std::vector<int> channels = query.varied ? std::vector<int>{1} : channel_choices();
   for (const bool direct : {false, true}) {
     if (query.varied ? direct : !tries(direct)) continue;
     const std::optional<PriceTable>& prices = entry.prices[direct ? 1 : 0];
@@ -390,19 +359,20 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
     if (direct && options.lowering == Lowering::automatic &&
         query.bytes() < options.direct_bytes_min)
       continue;
-    found.push_back(settle(entry, direct, query));
+    found.push_back(settle(entry, direct, query, channels, slice_choices()));
     Choice& choice = found.back();
     if (choice.not_possible.empty()) choice.not_possible = disorder;
     if (!forced && choice.not_possible.empty()) choice.not_possible = entry.not_priced;
   }
 }
 
-// Cheapest first, then those that are not priced, then the impossible ones.
-Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
+// What was measured, then cheapest first, then those that are not priced, then the impossible ones.
+Result<Choices> Planner::State::choices(const PlanQuery& query) {
   TUTTI_TRY(check(query));
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
   TUTTI_TRY(entries);
-  std::vector<Choice> found;
+  Choices choices;
+  std::vector<Choice>& found = choices.list;
   for (const std::unique_ptr<Entry>& entry : **entries)
     add_choices(*entry, (*entries)->front()->algorithm == (*entries)->back()->algorithm, query,
                 found);
@@ -415,7 +385,76 @@ Result<std::vector<Choice>> Planner::State::choices(const PlanQuery& query) {
     if (possible(x) != possible(y)) return possible(x);
     return possible(x) && x.time_ns < y.time_ns;
   });
-  return found;
+  prefer_measured(query, choices);
+  return choices;
+}
+
+// Why a setting or the transport forbids it; empty when none does.
+std::string Planner::State::not_allowed(const TunedChoice& wanted) const {
+  const PlanSettings& settings = wanted.settings;
+  if (!options.algorithm.empty() && options.algorithm != wanted.algorithm)
+    return fmt::format("the algorithm was set to {}", options.algorithm);
+  if (!tries(settings.direct))
+    return options.lowering == Lowering::automatic
+               ? "ranks cannot address each other's memory"
+               : fmt::format("the lowering was set to {}", settings.direct ? "staged" : "direct");
+  if (options.channels > 0 && options.channels != settings.channels)
+    return fmt::format("the number of channels was set to {}", options.channels);
+  if (settings.channels > options.channel_count)
+    return fmt::format("the transport offers {} channels", options.channel_count);
+  if (options.slice_bytes > 0 && options.slice_bytes != settings.slice_bytes)
+    return fmt::format("slices were set to {} bytes", options.slice_bytes);
+  if (settings.slice_bytes > options.frame_bytes_max)
+    return fmt::format("the transport carries {} bytes at once", options.frame_bytes_max);
+  return {};
+}
+
+// One way of doing it, or `unsupported` with why it cannot serve.
+Result<Choice> Planner::State::choice_as(const PlanQuery& query, const TunedChoice& wanted) {
+  const auto unsupported = [](std::string why) {
+    return Status(StatusCode::unsupported, std::move(why));
+  };
+  TUTTI_TRY(check(query));
+  if (std::string why = not_allowed(wanted); !why.empty()) return unsupported(std::move(why));
+  const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
+  TUTTI_TRY(entries);
+  std::optional<Choice> best;
+  for (const std::unique_ptr<Entry>& entry : **entries) {
+    if (entry->algorithm->name != wanted.algorithm) continue;
+    Choice choice = settle(*entry, wanted.settings.direct, query, {wanted.settings.channels},
+                           {wanted.settings.slice_bytes});
+    if (choice.not_possible.empty()) choice.not_possible = out_of_order(*entry, query);
+    const bool better = !best || (!best->not_possible.empty() && choice.not_possible.empty()) ||
+                        (best->not_possible.empty() == choice.not_possible.empty() &&
+                         choice.time_ns < best->time_ns);
+    if (better) best = std::move(choice);
+  }
+  if (!best)
+    return unsupported(fmt::format("{} has no such algorithm", to_string(query.collective)));
+  if (!best->not_possible.empty()) return unsupported(best->not_possible);
+  return *std::move(best);
+}
+
+// Puts what the table says first. Whatever is wrong with that is no error of the call's: then the
+// model's choice stays, and the explanation says why.
+void Planner::State::prefer_measured(const PlanQuery& query, Choices& found) {
+  if (!options.measured || query.varied) return;
+  const TunedUse* use = use_for(*options.measured, query.collective, size_bytes(query, ranks()));
+  if (use == nullptr || use->choice.algorithm.empty()) return;
+  Result<Choice> wanted = choice_as(query, use->choice);
+  if (!wanted.ok()) {
+    found.table_refused =
+        fmt::format("{}, {}: {}", use->choice.algorithm, lowering_name(use->choice.settings),
+                    wanted.status().message());
+    return;
+  }
+  std::vector<Choice>& list = found.list;
+  const auto same = [&](const Choice& choice) {
+    return choice.entry == wanted->entry && choice.settings.direct == wanted->settings.direct;
+  };
+  list.erase(std::remove_if(list.begin(), list.end(), same), list.end());
+  list.insert(list.begin(), *std::move(wanted));
+  found.by_measurement = true;
 }
 
 std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool ordered,
@@ -447,7 +486,7 @@ std::string Planner::State::limit(const Choice& choice) const {
   return slice.alike > 1 ? fmt::format("{} and {} alike", name, slice.alike - 1) : name;
 }
 
-Candidate Planner::State::tell(const Choice& choice) const {
+Candidate Planner::State::tell(const Choice& choice, const PlanQuery& query) const {
   Candidate candidate;
   candidate.algorithm = choice.entry->algorithm->name;
   candidate.settings = choice.settings;
@@ -457,6 +496,10 @@ Candidate Planner::State::tell(const Choice& choice) const {
   candidate.slices = choice.slices;
   candidate.predicted_us = choice.time_ns / 1000;
   candidate.limited_by = limit(choice);
+  if (options.measured)
+    candidate.measured =
+        measured_time(*options.measured, query.collective, size_bytes(query, ranks()),
+                      candidate.algorithm, candidate.settings.direct);
   return candidate;
 }
 
@@ -475,9 +518,9 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
                     query.varied,     form_of(query), query.width, rank};
   const auto known = state_->plans.find(key);
   if (known != state_->plans.end()) return known->second;
-  const Result<std::vector<Choice>> choices = state_->choices(query);
+  const Result<Choices> choices = state_->choices(query);
   TUTTI_TRY(choices);
-  const Choice& best = choices->front();
+  const Choice& best = choices->list.front();
   if (!best.not_possible.empty())
     return Status(StatusCode::unsupported,
                   fmt::format("{} by {}: {}", to_string(query.collective),
@@ -487,13 +530,30 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
   return state_->plans.emplace(key, state_->make_plan(best, ordered, rank)).first->second;
 }
 
+Result<std::shared_ptr<const Plan>> Planner::plan_as(const PlanQuery& query,
+                                                     const TunedChoice& choice, Rank rank) {
+  TUTTI_ASSERT(rank >= 0 && rank < ranks(), "a plan is for one of the ranks");
+  const Result<Choice> wanted = state_->choice_as(query, choice);
+  TUTTI_TRY(wanted);
+  return state_->make_plan(*wanted, form_of(query) != ReductionForm::any, rank);
+}
+
+Result<double> Planner::predict(const PlanQuery& query, const TunedChoice& choice) {
+  const Result<Choice> wanted = state_->choice_as(query, choice);
+  TUTTI_TRY(wanted);
+  return wanted->time_ns / 1000;
+}
+
 Result<Explanation> Planner::explain(const PlanQuery& query) {
-  const Result<std::vector<Choice>> choices = state_->choices(query);
+  const Result<Choices> choices = state_->choices(query);
   TUTTI_TRY(choices);
   Explanation explanation;
   explanation.query = query;
   explanation.ranks = ranks();
-  for (const Choice& choice : *choices) explanation.candidates.push_back(state_->tell(choice));
+  explanation.by_measurement = choices->by_measurement;
+  explanation.table_refused = choices->table_refused;
+  for (const Choice& choice : choices->list)
+    explanation.candidates.push_back(state_->tell(choice, query));
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
   const ShapeKey key{query.collective, rooted ? query.root : 0};
   if (state_->bounds.find(key) == state_->bounds.end()) {

@@ -2,8 +2,9 @@
 // answer on every rank, which is what keeps ranks from hanging on different plans.
 //
 // The planner enumerates algorithm × channels × lowering, costs each on the topology (cost.hpp) and
-// keeps the cheapest; it can say why (explain.hpp). Programs are cached by shape, choices are
-// functions of the size.
+// keeps the cheapest; it can say why (explain.hpp). Where a tuning table says what was quickest on
+// this machine (tuning.hpp), that is taken instead, as long as it can serve. Programs are cached by
+// shape, choices are functions of the size.
 //
 // Knows nothing of sockets, threads, clocks or buffers.
 #pragma once
@@ -11,10 +12,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "collectives/cost.hpp"
 #include "collectives/plan.hpp"
+#include "collectives/tuning.hpp"
 #include "collectives/verifier_expression.hpp"
 #include "tutti/schedule.hpp"
 #include "tutti/topology.hpp"
@@ -32,12 +36,14 @@ inline constexpr std::size_t kDirectBytesMin = 16 * 1024;
 struct PlannerOptions {
   std::string algorithm;  // empty: choose
   Lowering lowering = Lowering::automatic;
-  int channels = 0;                         // 0: choose
-  std::size_t slice_bytes = 0;              // 0: choose
-  int channel_count = 1;                    // what the transport offers
-  std::size_t frame_bytes_max = 64 * 1024;  // what the transport carries at once
-  bool direct_possible = false;             // ranks of a node can address each other's memory
-  std::size_t direct_bytes_min = 0;         // blocks below this many bytes only travel staged
+  int channels = 0;                             // 0: choose
+  std::size_t slice_bytes = 0;                  // 0: choose
+  int channel_count = 1;                        // what the transport offers
+  std::size_t frame_bytes_max = 64 * 1024;      // what the transport carries at once
+  bool direct_possible = false;                 // ranks of a node can address each other's memory
+  std::size_t direct_bytes_min = 0;             // blocks below this many bytes only travel staged
+  CostConstants constants;                      // of the model
+  std::shared_ptr<const TuningPlace> measured;  // where these ranks are; null: not measured
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;
 };
@@ -73,12 +79,16 @@ struct Candidate {
   std::size_t slices = 1;    // on all channels together
   double predicted_us = 0;
   std::string limited_by;  // the resource that is busiest: a link, or the ranks' memory
+  // Of this algorithm and lowering, by the tuning table.
+  std::optional<MeasuredTime> measured;
 };
 
 struct Explanation {
   PlanQuery query;
   int ranks = 0;
-  std::vector<Candidate> candidates;  // possible ones first, cheapest first
+  std::vector<Candidate> candidates;  // the choice, then possible ones, cheapest first
+  bool by_measurement = false;        // the tuning table made the choice, not the model
+  std::string table_refused;          // why it did not, where it names one that cannot serve
   // Lower bounds (bounds.hpp), each with where it comes from.
   double latency_bound_us = 0;    // until news can be everywhere
   double bandwidth_bound_us = 0;  // from cuts of the topology
@@ -107,6 +117,14 @@ class Planner {
   // Errors  invalid_argument or unsupported: the forced algorithm does not exist or cannot serve,
   //         with what to do instead.
   Result<std::shared_ptr<const Plan>> plan(const PlanQuery& query, Rank rank);
+
+  // The plan of one way of doing it, for those who measure which is the best.
+  // Errors  unsupported: it cannot serve.
+  Result<std::shared_ptr<const Plan>> plan_as(const PlanQuery& query, const TunedChoice& choice,
+                                              Rank rank);
+
+  // What the model says that this way takes. Units: us. Errors: as plan_as.
+  Result<double> predict(const PlanQuery& query, const TunedChoice& choice);
 
   // All candidates with their costs, and the lower bound.
   Result<Explanation> explain(const PlanQuery& query);

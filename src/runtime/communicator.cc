@@ -72,6 +72,10 @@ Result<std::shared_ptr<CommunicatorState>> join_world(transport::BootstrapOption
   members.size = meeting.size;
   members.secret = meeting.secret;
   members.address = meeting.address;
+  auto tuning = runtime::find_tuning(config, base::capture_environment(),
+                                     base::Log(config.log, fmt::format("rank {}", meeting.rank)));
+  if (!tuning.ok()) return tuning.status();
+  members.tuning = *std::move(tuning);
   members.bad_news = [&members] { return runtime::find_ended(members, false); };
   meeting.bad_news = members.bad_news;
   std::shared_ptr<transport::BootstrapGroup> group;
@@ -177,6 +181,10 @@ Result<std::vector<Communicator>> Communicator::for_threads(int size,
   members.job = runtime::draw_job();
   members.threads =
       transport::MemoryWorld::make(runtime::transport_options(*config, members, false));
+  auto tuning = runtime::find_tuning(*config, base::capture_environment(),
+                                     base::Log(config->log, "ranks of this process"));
+  if (!tuning.ok()) return tuning.status();
+  members.tuning = *std::move(tuning);
   // All ranks are here, and all say the same.
   members.exchange = [size](const std::string& mine) -> Result<std::vector<std::string>> {
     return std::vector<std::string>(static_cast<std::size_t>(size), mine);

@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
+#include "collectives/explain.hpp"
 #include "collectives/lowering.hpp"
 
 namespace tutti::runtime {
@@ -552,8 +553,11 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
   report.lowering = chosen.settings.direct ? "direct" : "staged";
   report.channels = chosen.settings.channels;
   report.slice_bytes = chosen.settings.slice_bytes;
-  if (!explanation->candidates.empty())
+  if (!explanation->candidates.empty()) {
     report.predicted_us = explanation->candidates[0].predicted_us;
+    report.measured = collectives::measured_text(explanation->candidates[0]);
+  }
+  report.chosen_by = collectives::chosen_by(*explanation);
   report.lower_bound_us = explanation->bound_us();
   report.explanation = collectives::to_text(*explanation);
   return report;

@@ -76,8 +76,9 @@ HostCard describe_host() {
 }
 
 std::string encode(const HostCard& card) {
-  const nlohmann::json json{
-      {"host", card.host}, {"cpus", card.cpus}, {"settings", card.settings}, {"job", card.job}};
+  const nlohmann::json json{{"host", card.host},         {"cpus", card.cpus},
+                            {"settings", card.settings}, {"job", card.job},
+                            {"tuning", card.tuning},     {"tuning_source", card.tuning_source}};
   // Settings come from the environment and may hold any bytes; by default JSON would throw.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -88,13 +89,17 @@ Result<HostCard> decode_host_card(std::string_view text) {
   if (!json.is_object()) return bad();
   HostCard card;
   for (const auto& [key, target] :
-       {std::pair{"host", &card.host}, std::pair{"settings", &card.settings}}) {
+       {std::pair{"host", &card.host}, std::pair{"settings", &card.settings},
+        std::pair{"tuning_source", &card.tuning_source}}) {
     if (!json.contains(key) || !json[key].is_string()) return bad();
     *target = json[key].get<std::string>();
   }
   if (!json.contains("cpus") || !json["cpus"].is_array()) return bad();
-  if (!json.contains("job") || !json["job"].is_number_unsigned()) return bad();
-  card.job = json["job"].get<std::uint64_t>();
+  for (const auto& [key, target] :
+       {std::pair{"job", &card.job}, std::pair{"tuning", &card.tuning}}) {
+    if (!json.contains(key) || !json[key].is_number_unsigned()) return bad();
+    *target = json[key].get<std::uint64_t>();
+  }
   for (const auto& cpu : json["cpus"]) {
     if (!cpu.is_number_integer()) return bad();
     card.cpus.push_back(cpu.get<int>());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/job_board.hpp"
+#include "runtime/tuning.hpp"
 #include "transport/memory/transport.hpp"
 #include "tutti/status.hpp"
 #include "tutti/transport.hpp"
@@ -28,6 +29,7 @@ struct Members {
   std::function<Status()> bad_news;                 // ok, or which of them died; may be empty
   std::shared_ptr<const base::JobBoard> board;      // of the launcher; may be null
   std::vector<Rank> job_ranks;                      // on the board; empty: as here
+  Tuning tuning;                                    // what this rank has read
 
   Rank job_rank(Rank r) const {
     if (job_ranks.empty() || r < 0) return r;

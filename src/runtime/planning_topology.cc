@@ -33,10 +33,39 @@ std::map<std::string, Host> collect(const std::vector<HostCard>& cards) {
   return hosts;
 }
 
+const std::string& host_of(const std::vector<HostCard>& cards, Rank rank) {
+  return cards[static_cast<std::size_t>(rank)].host;
+}
+
+// The ranks of the host of `rank`, with it.
+std::size_t ranks_beside(const std::vector<HostCard>& cards, Rank rank) {
+  const std::string& host = host_of(cards, rank);
+  return static_cast<std::size_t>(std::count_if(
+      cards.begin(), cards.end(), [&](const HostCard& card) { return card.host == host; }));
+}
+
+// What every link of one kind has.
+struct Speed {
+  double latency_ns;
+  double bandwidth;
+  LinkSource source = LinkSource::assumed;
+};
+
+Speed measured_or(Speed speed, const collectives::TransportFigures* figures) {
+  if (figures == nullptr) return speed;
+  if (figures->latency_ns || figures->bandwidth) speed.source = LinkSource::measured;
+  speed.latency_ns = figures->latency_ns.value_or(speed.latency_ns);
+  speed.bandwidth = figures->bandwidth.value_or(speed.bandwidth);
+  return speed;
+}
+
 class Maker {
  public:
-  Maker(const std::vector<HostCard>& cards, bool through_memory)
+  Maker(const std::vector<HostCard>& cards, bool through_memory,
+        const collectives::TransportFigures* figures)
       : through_memory_(through_memory), hosts_(collect(cards)) {
+    (through_memory ? memory_ : sockets_) =
+        measured_or(through_memory ? memory_ : sockets_, figures);
     network_ = builder_.add_vertex({VertexKind::network_switch, "network", VertexId::none, {}});
     for (const HostCard& card : cards) placement_.push_back(seat(host(card.host)));
   }
@@ -57,8 +86,7 @@ class Maker {
         builder_.add_vertex({VertexKind::node, fmt::format("n{}", number), VertexId::none, {}});
     host.memory =
         builder_.add_vertex({VertexKind::numa, fmt::format("n{}/memory", number), node, {}});
-    builder_.connect(LinkKind::network, host.memory, network_, kSocketLatencyNs, kSocketBandwidth,
-                     LinkSource::assumed);
+    connect(LinkKind::network, host.memory, network_, sockets_);
     return host;
   }
 
@@ -71,16 +99,20 @@ class Maker {
     const VertexId core =
         builder_.add_vertex({VertexKind::core, fmt::format("core{}", cores_++), host.memory, {}});
     if (through_memory_)
-      builder_.connect(LinkKind::memory, core, host.memory, kMemoryLatencyNs, kMemoryBandwidth,
-                       LinkSource::assumed);
+      connect(LinkKind::memory, core, host.memory, memory_);
     else
-      builder_.connect(LinkKind::network, core, network_, kSocketLatencyNs, kSocketBandwidth,
-                       LinkSource::assumed);
+      connect(LinkKind::network, core, network_, sockets_);
     host.seats.push_back(core);
     return core;
   }
 
+  void connect(LinkKind kind, VertexId from, VertexId to, const Speed& speed) {
+    builder_.connect(kind, from, to, speed.latency_ns, speed.bandwidth, speed.source);
+  }
+
   bool through_memory_;
+  Speed memory_{kMemoryLatencyNs, kMemoryBandwidth};
+  Speed sockets_{kSocketLatencyNs, kSocketBandwidth};
   std::map<std::string, Host> hosts_;
   TopologyBuilder builder_;
   VertexId network_ = VertexId::none;
@@ -92,15 +124,18 @@ class Maker {
 }  // namespace
 
 bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank) {
-  const std::string& host = cards[static_cast<std::size_t>(rank)].host;
-  const auto ranks = std::count_if(cards.begin(), cards.end(),
-                                   [&](const HostCard& card) { return card.host == host; });
-  return ranks > static_cast<std::ptrdiff_t>(collect(cards)[host].cpus.size());
+  return ranks_beside(cards, rank) > collect(cards)[host_of(cards, rank)].cpus.size();
 }
 
-Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards,
-                                           bool through_memory) {
-  return Maker(cards, through_memory).take();
+int cores_shared(const std::vector<HostCard>& cards, Rank rank) {
+  const std::size_t cores =
+      std::max<std::size_t>(1, collect(cards)[host_of(cards, rank)].cpus.size());
+  return static_cast<int>(std::min(cores, ranks_beside(cards, rank)));
+}
+
+Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,
+                                           const collectives::TransportFigures* figures) {
+  return Maker(cards, through_memory, figures).take();
 }
 
 }  // namespace tutti::runtime

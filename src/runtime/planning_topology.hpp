@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "collectives/tuning.hpp"
 #include "runtime/host.hpp"
 #include "tutti/topology.hpp"
 #include "tutti/types.hpp"
@@ -13,13 +14,19 @@ namespace tutti::runtime {
 // More ranks on the host of `rank` than hardware threads that they may use together.
 bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank);
 
+// How many hardware threads the ranks on the host of `rank` run on: one each, while there are
+// enough.
+int cores_shared(const std::vector<HostCard>& cards, Rank rank);
+
 struct PlanningTopology {
   Topology topology;
   std::vector<VertexId> placement;  // by rank
 };
 
 // `through_memory`: ranks of a host move data through memory, else through sockets. Where ranks
-// outnumber the cores of their host, several sit on one core and take turns.
-Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory);
+// outnumber the cores of their host, several sit on one core and take turns. `figures`: of the
+// transport, where they were measured.
+Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,
+                                           const collectives::TransportFigures* figures = nullptr);
 
 }  // namespace tutti::runtime

@@ -19,27 +19,25 @@ namespace {
 using base::TransportChoice;
 using collectives::PlannerOptions;
 
-// One slot of a queue: small enough that a few of them stay in a core's cache.
-constexpr std::size_t kFrameBytes = 128 * 1024;
 constexpr std::size_t kQueueBytes = 2 * kFrameBytes;
-// Two hide what a channel waits for; measured on one host, four are no faster. With all of them in
-// use a peer costs less than 1 MiB.
-constexpr int kChannelCount = 2;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
   return fmt::format(
       "transport {}, algorithm {}, lowering {}, channels {}, slice_bytes {}, "
-      "reduce_order {}, checksums {}, check {}",
+      "reduce_order {}, checksums {}, check {}, tuning {}",
       to_string(config.transport), config.algorithm.empty() ? "auto" : config.algorithm,
       to_string(config.lowering), config.channels, config.slice_bytes,
       to_string(config.reduce_order), config.checksums ? "on" : "off",
-      config.check == base::CheckChoice::strict ? "strict" : "late");
+      config.check == base::CheckChoice::strict ? "strict" : "late",
+      config.tuning_file.empty() || config.tuning_file == "off" ? "automatic" : "named");
 }
 
 Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config) {
   HostCard mine = describe_host();
   mine.settings = settings_text(config);
+  mine.tuning = members.tuning.hash;
+  mine.tuning_source = members.tuning.source;
   auto texts = members.exchange(encode(mine));
   if (!texts.ok()) return texts.status();
   std::vector<HostCard> cards;
@@ -100,6 +98,24 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
   }
 }
 
+// What was measured where these ranks are: the numbers of their transport, and the place. None of
+// it on several hosts, because it was measured within one.
+struct Measured {
+  const collectives::TransportFigures* figures = nullptr;
+  std::shared_ptr<const collectives::TuningPlace> place;
+};
+
+Result<Measured> find_measured(const Members& members, const std::vector<HostCard>& cards,
+                               const TransportTraits& traits) {
+  const Result<bool> agreed = agree_on_tuning(cards, members.tuning.named);
+  TUTTI_TRY(agreed);
+  if (!*agreed || !on_one_host(cards)) return Measured();
+  const auto& table = members.tuning.table;
+  const collectives::TuningKey key{std::string(traits.name), members.size,
+                                   cores_shared(cards, members.rank), traits.direct};
+  return Measured{table->figures(key.transport), {table, table->place(key)}};
+}
+
 collectives::Lowering lowering_of(base::LoweringChoice choice) {
   if (choice == base::LoweringChoice::direct) return collectives::Lowering::direct;
   if (choice == base::LoweringChoice::staged) return collectives::Lowering::staged;
@@ -156,9 +172,8 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
   return config;
 }
 
-Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& members,
-                                                             const base::Config& config,
-                                                             const CommunicatorOptions& options) {
+Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
+                                     const CommunicatorOptions& options) {
   auto cards = show_cards(members, config);
   if (!cards.ok()) return cards.status();
   const bool shared_cores = ranks_share_cores(*cards, members.rank);
@@ -180,7 +195,12 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   const TransportTraits traits = parts.transport->traits();
   planning.direct_possible = traits.direct;
   planning.direct_bytes_min = traits.any_memory ? 0 : collectives::kDirectBytesMin;
-  auto seen = planning_topology(*cards, planning.direct_possible);
+  const auto measured = find_measured(members, *cards, traits);
+  TUTTI_TRY(measured);
+  planning.measured = measured->place;
+  if (measured->figures != nullptr)
+    planning.constants = with_figures(planning.constants, *measured->figures);
+  auto seen = planning_topology(*cards, planning.direct_possible, measured->figures);
   if (!seen.ok()) return seen.status();
   parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),
                                                          std::move(seen->placement), planning);
@@ -192,7 +212,15 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
   parts.members.exchange = nullptr;
   parts.members.bad_news = nullptr;
   if (parts.members.job == 0) parts.members.job = (*cards)[0].job;
-  return std::make_shared<CommunicatorState>(std::move(parts));
+  return parts;
+}
+
+Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& members,
+                                                             const base::Config& config,
+                                                             const CommunicatorOptions& options) {
+  auto parts = make_parts(members, config, options);
+  TUTTI_TRY(parts);
+  return std::make_shared<CommunicatorState>(*std::move(parts));
 }
 
 }  // namespace tutti::runtime

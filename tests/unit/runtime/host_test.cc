@@ -7,14 +7,15 @@ namespace tutti::runtime {
 namespace {
 
 TEST(HostCard, RoundTrips) {
-  const HostCard card{"b00t/net:[1]", {0, 1, 5}, "transport auto, channels 0", ~std::uint64_t{0}};
+  const HostCard card{"b00t/net:[1]",    {0, 1, 5}, "transport auto, channels 0",
+                      ~std::uint64_t{0}, 7,         "/a"};
   const auto read = decode_host_card(encode(card));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(*read, card);
 }
 
 TEST(HostCard, BytesThatAreNoTextDoNotEndTheProcess) {
-  const auto read = decode_host_card(encode({"host\xc3", {0}, "algorithm \xff", 1}));
+  const auto read = decode_host_card(encode({"host\xc3", {0}, "algorithm \xff", 1, 0, "\xff"}));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->settings, "algorithm \xef\xbf\xbd");
 }
@@ -24,6 +25,9 @@ TEST(HostCard, OtherTextsAreNone) {
                            R"({"host": "", "settings": "", "cpus": [1.5], "job": 1})",
                            R"({"host": "", "settings": "", "cpus": {}, "job": 1})",
                            R"({"host": "", "settings": "", "cpus": [], "job": -1})",
+                           R"({"host": "", "settings": "", "cpus": [], "job": 1})",
+                           R"({"host": "", "settings": "", "cpus": [], "job": 1, "tuning": "x",
+                               "tuning_source": ""})",
                            R"({"host": "", "settings": "", "cpus": []})"})
     EXPECT_EQ(decode_host_card(text).status().code(), StatusCode::corrupt_data) << text;
 }

@@ -1,0 +1,55 @@
+// Groups of a placement, found by what of the machine holds the seats.
+#include "collectives/placement_groups.hpp"
+
+#include <algorithm>
+
+namespace tutti::collectives {
+namespace {
+
+// What of the machine holds a seat: its node, or the package or memory domain that it belongs to.
+VertexId holder(const Topology& topology, VertexId seat, VertexKind kind) {
+  VertexId vertex = seat;
+  while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
+    vertex = topology.vertex(vertex).parent;
+  return vertex;
+}
+
+// Ranks per holder when every one holds equally many consecutive ones, else 1.
+int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, VertexKind kind) {
+  std::vector<VertexId> holders;
+  std::vector<int> sizes;
+  for (const VertexId seat : placement) {
+    const VertexId found = holder(topology, seat, kind);
+    if (found == VertexId::none) return 1;
+    if (holders.empty() || holders.back() != found) {
+      if (std::find(holders.begin(), holders.end(), found) != holders.end()) return 1;
+      holders.push_back(found);
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  const bool equal =
+      std::all_of(sizes.begin(), sizes.end(), [&](int size) { return size == sizes.front(); });
+  return equal && !sizes.empty() ? sizes.front() : 1;
+}
+
+}  // namespace
+
+std::vector<GroupSizes> groups_of(const Topology& topology,
+                                  const std::vector<VertexId>& placement) {
+  const int ranks = static_cast<int>(placement.size());
+  const int node = ranks_per(topology, placement, VertexKind::node);
+  std::vector<GroupSizes> found = {GroupSizes(node)};
+  for (const VertexKind kind : {VertexKind::package, VertexKind::numa}) {
+    const int inner = ranks_per(topology, placement, kind);
+    if (inner < 2 || inner >= node || node % inner != 0) continue;
+    GroupSizes groups = node < ranks ? GroupSizes({inner, node / inner}) : GroupSizes(inner);
+    if (std::find(found.begin(), found.end(), groups) == found.end())
+      found.push_back(std::move(groups));
+  }
+  // One node: the groups within it are the only ones.
+  if (found.size() > 1 && node == ranks) found.erase(found.begin());
+  return found;
+}
+
+}  // namespace tutti::collectives
