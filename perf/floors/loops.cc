@@ -109,7 +109,7 @@ void run(Places to, const std::byte* a, const std::byte* b, std::size_t bytes) {
   if (at < bytes) {  // the last, partial line goes through one of our own
     alignas(kLine) std::byte ends[3][kLine] = {};
     std::memcpy(ends[0], a + at, bytes - at);
-    if (b != nullptr) std::memcpy(ends[1], b + at, bytes - at);
+    std::memcpy(ends[1], b + at, bytes - at);
     line<Load, Stores::plain, false>({ends[2], nullptr}, ends[0], ends[1], 0);
     std::memcpy(to.first + at, ends[2], bytes - at);
     if constexpr (kTwo) std::memcpy(to.second + at, ends[2], bytes - at);
@@ -136,7 +136,7 @@ void run(Places to, const std::byte* a, const std::byte* b, std::size_t bytes, S
 }
 
 void copy_all(Places to, const std::byte* from, std::size_t bytes, Stores stores) {
-  run<Copy>(to, from, nullptr, bytes, stores);
+  run<Copy>(to, from, from, bytes, stores);  // the second source is not looked at
 }
 
 void add_all(Type type, Places to, const std::byte* a, const std::byte* b, std::size_t bytes,

@@ -34,7 +34,8 @@ using tutti::Status;
 
 constexpr int kRanksMax = 16;
 constexpr float kUntouched = -77;
-constexpr std::size_t kBlockMax = 300'001;  // elements
+// Elements: the largest call, one more of who differs, and one behind it that must stay untouched.
+constexpr std::size_t kBlockMax = 300'002;
 
 // What campaign.py reads, field by field.
 struct Note {
