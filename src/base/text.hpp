@@ -36,6 +36,14 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 // "memory, shm, tcp"
 std::string join(std::span<const std::string_view> pieces, std::string_view separator);
 
+// FNV-1a over the bytes: equal for equal texts, on every machine. `start` tells uses apart.
+// Source  Fowler, Noll, Vo, draft-eastlake-fnv.
+constexpr std::uint64_t hash_of_text(std::string_view text,
+                                     std::uint64_t start = 0xcbf29ce484222325ULL) {
+  for (const char c : text) start = (start ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
+  return start;
+}
+
 // How many letters must be inserted, deleted, replaced or swapped with their neighbour.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "base/text.hpp"
+
 namespace tutti::collectives {
 
 const std::vector<FigureField>& figure_fields() {
@@ -72,11 +74,8 @@ CostConstants with_figures(CostConstants constants, const TransportFigures& figu
   return constants;
 }
 
-// FNV-1a over the text, which is the same for equal tables.
 std::uint64_t tuning_hash(const TuningTable& table) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : to_text(table))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  const std::uint64_t hash = base::hash_of_text(to_text(table));  // the same for equal tables
   return hash == 0 ? 1 : hash;
 }
 

@@ -9,16 +9,14 @@
 #include <fmt/format.h>
 
 #include "base/assert.hpp"
+#include "base/text.hpp"
 #include "runtime/kernels/kernels.hpp"
 
 namespace tutti {
 namespace {
 
-// FNV-1a. Source: Fowler, Noll, Vo, draft-eastlake-fnv.
 std::uint64_t hash_of(std::string_view name, std::size_t width) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL ^ width;
-  for (const char c : name) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ULL;
-  return hash;
+  return base::hash_of_text(name, base::hash_of_text({}) ^ width);
 }
 
 }  // namespace

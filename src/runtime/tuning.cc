@@ -14,6 +14,7 @@
 
 #include "base/descriptor.hpp"
 #include "base/machine.hpp"
+#include "base/text.hpp"
 #include "base/try.hpp"
 #include "runtime/host.hpp"
 
@@ -47,12 +48,6 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
-
 std::string shown(const HostCard& card) {
   return card.tuning == 0 ? fmt::format("no table ({})", card.tuning_source)
                           : fmt::format("{:016x} ({})", card.tuning, card.tuning_source);
@@ -68,7 +63,7 @@ std::string default_tuning_path(const base::Environment& environment, const std:
     if (folder.empty()) return {};
     folder += "/.cache";
   }
-  return fmt::format("{}/tutti/tuning-{:016x}.txt", folder, hash_of(machine));
+  return fmt::format("{}/tutti/tuning-{:016x}.txt", folder, base::hash_of_text(machine));
 }
 
 Result<Tuning> read_tuning_file(const std::string& path, const std::string& machine) {

@@ -218,7 +218,7 @@ TEST_P(SpecialReductions, CustomOperationsSeeRanksInOrder) {
 }
 
 TEST_P(SpecialReductions, EveryAlgorithmThatServesKeepsTheOrder) {
-  for (const char* algorithm : {"binomial", "doubling", "halving_doubling"}) {
+  for (const std::string algorithm : {"binomial", "one_shot", "doubling", "halving_doubling"}) {
     CommunicatorOptions options;
     options.algorithm = algorithm;
     on_ranks(
@@ -228,11 +228,33 @@ TEST_P(SpecialReductions, EveryAlgorithmThatServesKeepsTheOrder) {
           const Status status =
               comm.all_reduce(data.data(), data.data(), 200, DataType::uint64, affine());
           const bool power = (comm.size() & (comm.size() - 1)) == 0;
-          const bool serves = std::string_view(algorithm) == "binomial" || power;
+          const bool serves = algorithm == "binomial" || algorithm == "one_shot" || power;
           EXPECT_EQ(status.ok(), serves) << algorithm << " " << status.to_string();
           EXPECT_EQ(serves, are_composed(data.data(), 0, 100, comm.size()) && status.ok());
         },
         options);
+  }
+}
+
+// Whatever the order in which they add: ranks that go different ways by what they have must not.
+TEST_P(SpecialReductions, AllRanksGetTheSameBits) {
+  constexpr std::size_t kCount = 257;
+  for (const char* algorithm :
+       {"direct", "ring", "tree", "doubling", "one_shot", "binomial", "halving_doubling"}) {
+    CommunicatorOptions options;
+    options.algorithm = algorithm;
+    std::vector<std::vector<float>> results(idx(GetParam()));
+    on_ranks(
+        GetParam(),
+        [&](Communicator& comm) {
+          std::vector<float>& data = results[idx(comm.rank())];
+          for (std::size_t i = 0; i < kCount; ++i)
+            data.push_back(1.0F / static_cast<float>(3 + 7 * idx(comm.rank()) + i));
+          const Status status = comm.all_reduce(std::span<float>(data), ReduceOp::sum);
+          EXPECT_TRUE(status.ok()) << status.to_string();
+        },
+        options);
+    for (const std::vector<float>& result : results) EXPECT_EQ(result, results[0]) << algorithm;
   }
 }
 
