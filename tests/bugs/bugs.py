@@ -147,7 +147,9 @@ BUGS = [
     Bug("late-lines-not-told", "news do not go to ranks that are met later", FAULTS, MAILBOX,
         "    if (announced_) line.endpoint->signal(announced_->first, announced_->second);\n", ""),
     Bug("leavers-not-noticed", "waits for a peer that closed its communicator", FAULTS, MAILBOX,
-        "  if (line.outgoing.empty()) static_cast<void>(line.endpoint->reserve(1));\n", ""),
+        "  if (seeks_leavers && line.outgoing.empty()) "
+        "static_cast<void>(line.endpoint->reserve(1));\n",
+        "  static_cast<void>(seeks_leavers);\n"),
     Bug("losses-not-passed-on", "the agreement does not hear of lost ranks", FAULTS, MEMBERSHIP,
         "  for (const Rank rank : mailbox_.take_lost()) agreement_.lost(rank);\n",
         "  static_cast<void>(mailbox_.take_lost());\n"),

@@ -27,13 +27,13 @@ void Mailbox::send(Rank to, std::string message) {
   if (!way.lost) way.outgoing.push_back(std::move(message));
 }
 
-bool Mailbox::advance() {
+bool Mailbox::advance(bool seeks_leavers) {
   bool moved = false;
   for (auto& [rank, line] : lines_) {
     if (line.lost) continue;
     moved |= receive(rank, line);
     moved |= flush(line);
-    if (!line.lost && finds_lost(line)) {
+    if (!line.lost && finds_lost(line, seeks_leavers)) {
       lose(rank, line);
       moved = true;
     }
@@ -81,8 +81,8 @@ bool Mailbox::receive(Rank rank, Line& line) {
 }
 
 // Whether a rank closed its communicator shows when one tries to send to it.
-bool Mailbox::finds_lost(Line& line) {
-  if (line.outgoing.empty()) static_cast<void>(line.endpoint->reserve(1));
+bool Mailbox::finds_lost(Line& line, bool seeks_leavers) {
+  if (seeks_leavers && line.outgoing.empty()) static_cast<void>(line.endpoint->reserve(1));
   return !line.endpoint->status().ok();
 }
 

@@ -29,7 +29,9 @@ class Mailbox {
   void watch(Rank rank) { line(rank); }
 
   // Moves what can be moved, after the transport was polled. True when anything moved.
-  bool advance();
+  // `seeks_leavers`: a rank that has closed its communicator is lost, too, though nothing is to be
+  // sent to it. Only for those who need its answer: who has left may have done its part.
+  bool advance(bool seeks_leavers);
 
   // The next whole message that arrived.
   std::optional<std::pair<Rank, std::string>> take();
@@ -56,7 +58,7 @@ class Mailbox {
   Line& line(Rank rank);
   bool flush(Line& line);
   bool receive(Rank rank, Line& line);
-  bool finds_lost(Line& line);
+  static bool finds_lost(Line& line, bool seeks_leavers);
   void lose(Rank rank, Line& line);
 
   Transport& transport_;

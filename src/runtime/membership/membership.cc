@@ -53,7 +53,7 @@ std::optional<std::pair<Rank, std::vector<std::byte>>> Membership::take_inquiry(
 bool Membership::advance() {
   mailbox_.answer_callers();
   for (const Rank rank : agreement_.watched()) mailbox_.watch(rank);
-  bool moved = mailbox_.advance();
+  bool moved = mailbox_.advance(agreement_.under_way());
   while (auto message = mailbox_.take()) {
     const auto& [from, bytes] = *message;
     if (bytes.empty() || bytes.front() != kInquiry) {

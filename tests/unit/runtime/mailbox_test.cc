@@ -54,7 +54,7 @@ class MailboxTest : public testing::Test {
       for (std::size_t r = 0; r < boxes_.size(); ++r) {
         ASSERT_TRUE(transports_[r]->poll().ok());
         boxes_[r]->answer_callers();
-        boxes_[r]->advance();
+        boxes_[r]->advance(true);
       }
   }
 
@@ -80,8 +80,8 @@ TEST_F(MailboxTest, CallersComeInTheOrderOfTheirRanks) {
   EXPECT_EQ(transports_[0]->caller(kChannel), -1);
   boxes_[3]->send(0, "x");
   boxes_[1]->send(0, "y");
-  boxes_[3]->advance();
-  boxes_[1]->advance();
+  boxes_[3]->advance(true);
+  boxes_[1]->advance(true);
   EXPECT_EQ(transports_[0]->caller(kChannel), 1);
   EXPECT_EQ(transports_[0]->caller(kChannel, 1), 3);
   EXPECT_EQ(transports_[0]->caller(kChannel, 3), -1);

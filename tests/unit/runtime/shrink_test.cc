@@ -66,6 +66,28 @@ TEST(Agree, NamesThoseThatAreGone) {
     });
 }
 
+// Agreeing connects ranks that have nothing to do with each other afterwards.
+TEST(Agree, WhoLeavesLaterDoesNotEndTheCallsOfOthers) {
+  std::atomic<bool> left{false};
+  on_ranks(3, [&](Communicator& comm) {
+    ASSERT_TRUE(comm.agree(1).ok());
+    if (comm.rank() == 2) {
+      EXPECT_TRUE(comm.close().ok());
+      left = true;
+      return;
+    }
+    while (!left) std::this_thread::yield();
+    // Rank 0 waits, and meanwhile looks at everything.
+    if (comm.rank() == 1) std::this_thread::sleep_for(100ms);
+    const int mine = comm.rank();
+    int theirs = -1;
+    const Rank other = 1 - comm.rank();
+    const Status status = comm.send_recv(&mine, other, &theirs, other, 1, DataType::int32);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(theirs, other);
+  });
+}
+
 TEST(Agree, ARankThatDoesNotComeIsNamedAtTheDeadline) {
   std::atomic<int> returned{0};
   CommunicatorOptions options;
