@@ -8,6 +8,12 @@
 #include "transport/tcp/mesh.hpp"
 
 namespace tutti::transport::tcp {
+namespace {
+
+// A peer that never met this rank has not told it why it left, only others: those pass it on.
+constexpr std::chrono::milliseconds kNewsTime{50};
+
+}  // namespace
 
 Status TcpEndpoint::connect() {
   if (frames_out_.opened() || !status_.ok()) return status_;
@@ -115,7 +121,7 @@ bool TcpEndpoint::awaits_verdict() const {
           (frames_out_.end() == End::lost && frames_in_.end() == End::none));
 }
 
-void TcpEndpoint::judge() {
+void TcpEndpoint::hear_last_words() {
   if (frames_in_.corrupt() || signals_in_.corrupt())
     return fail(Status(StatusCode::corrupt_data,
                        fmt::format("rank {} sent something that is not a frame", peer_), peer_));
@@ -124,13 +130,24 @@ void TcpEndpoint::judge() {
   }
   // A peer that gave up because of another rank says so before it closes.
   frames_out_.read_back();
-  if (believe(frames_out_.failed_words()) || believe(frames_in_.failed_words())) return;
+  if (!believe(frames_out_.failed_words())) believe(frames_in_.failed_words());
+}
+
+void TcpEndpoint::judge() {
+  hear_last_words();
+  if (!status_.ok()) return;
   if (frames_in_.end() == End::lost)
     lose(fmt::format("rank {} hung up ({})", peer_, frames_in_.why()));
   // A peer that left may have closed our way to it without a word, while its goodbye is still on
   // its way in: then the incoming connection decides.
-  else if (frames_out_.end() == End::lost && !frames_in_.attached())
+  else if (frames_out_.end() == End::lost && !frames_in_.attached() && waited_for_news())
     lose(fmt::format("rank {} cannot be reached ({})", peer_, frames_out_.why()));
+}
+
+bool TcpEndpoint::waited_for_news() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!unreached_since_) unreached_since_ = now;
+  return now - *unreached_since_ >= kNewsTime;
 }
 
 bool TcpEndpoint::believe(std::uint32_t last_words) {

@@ -5,8 +5,10 @@
 // accepts connections (transport.cc).
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "transport/tcp/flow.hpp"
@@ -52,7 +54,8 @@ class TcpEndpoint final : public Endpoint {
   // The peer's side of an ended connection cannot be told from its death before all waiting
   // connections have been accepted.
   bool awaits_verdict() const;
-  void judge();
+  void hear_last_words();  // fails with what they say
+  void judge();            // and without any, with how the connection ended
 
   // True when the peer has connected and this rank has not.
   bool called() const {
@@ -79,6 +82,7 @@ class TcpEndpoint final : public Endpoint {
   Introduce introduce(Purpose purpose) const;
   bool peer_left() const;
   bool believe(std::uint32_t last_words);
+  bool waited_for_news();
   void lose(const std::string& text);
 
   Mesh& mesh_;
@@ -90,6 +94,7 @@ class TcpEndpoint final : public Endpoint {
   SignalSender signals_out_;
   SignalReceiver signals_in_;
   Status status_;
+  std::optional<std::chrono::steady_clock::time_point> unreached_since_;
 };
 
 }  // namespace tutti::transport::tcp

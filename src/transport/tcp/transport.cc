@@ -67,6 +67,7 @@ class TcpTransport final : public Transport {
   }
   TcpEndpoint& at(Rank peer, int channel);
   bool collect(std::int64_t timeout_us);
+  void judge_ends();
   void on_event(Watched what, std::uint32_t id, std::uint32_t events);
   void list(TcpEndpoint& endpoint);
   void accept_all();
@@ -115,14 +116,22 @@ Result<bool> TcpTransport::poll() {
     if (endpoint.listed) busy_[kept++] = &endpoint;
   }
   busy_.resize(kept);
-  if (verdicts) {
-    accept_all();
-    for (TcpEndpoint* endpoint : busy_)
-      if (endpoint->awaits_verdict()) endpoint->judge();
-  }
+  if (verdicts) judge_ends();
   if (!mesh_.status().ok()) [[unlikely]]
     return mesh_.status();
   return moved;
+}
+
+// Who left because of a failure has told why, perhaps over a connection that still waits to be
+// accepted; that counts for more than how its other connections ended.
+void TcpTransport::judge_ends() {
+  accept_all();
+  collect(0);
+  for (TcpEndpoint* endpoint : busy_) static_cast<void>(endpoint->serve());
+  for (TcpEndpoint* endpoint : busy_)
+    if (endpoint->awaits_verdict()) endpoint->hear_last_words();
+  for (TcpEndpoint* endpoint : busy_)
+    if (endpoint->awaits_verdict()) endpoint->judge();
 }
 
 Rank TcpTransport::caller(int channel, Rank after) {

@@ -94,6 +94,16 @@ struct Puppet {
   Endpoint* endpoint = nullptr;
 };
 
+// Polls until the transport fails, and says how; ok when it does not for two seconds.
+Status failure_of(Transport& transport) {
+  Status status;
+  for (int i = 0; i < 20000 && status.ok(); ++i) {
+    status = transport.poll().status();
+    if (status.ok()) transport.sleep(100);
+  }
+  return status;
+}
+
 TEST(TcpTransport, FramesFromThePuppetArrive) {
   Puppet puppet;
   puppet.greet();
@@ -301,15 +311,42 @@ TEST(TcpTransport, TheNewsOfALostRankTravelsOn) {
     for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
   world.transports[2].reset();  // its port is closed from here on
   Endpoint* lost = world.transports[1]->endpoint(2, 0).value();
-  Status status;
-  for (int i = 0; i < 2000 && status.ok(); ++i) status = world.transports[1]->poll().status();
-  EXPECT_THAT(status.message(), HasSubstr("rank 2 cannot be reached"));
+  EXPECT_THAT(failure_of(*world.transports[1]).message(), HasSubstr("rank 2 cannot be reached"));
   EXPECT_FALSE(lost->status().ok());
   EXPECT_TRUE(world.transports[0]->poll().ok());
   world.transports[1].reset();
-  status = Status();
-  for (int i = 0; i < 2000 && status.ok(); ++i) status = world.transports[0]->poll().status();
-  EXPECT_EQ(status, Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1", 2));
+  EXPECT_EQ(failure_of(*world.transports[0]),
+            Status(StatusCode::peer_lost, "rank 2 was lost, says rank 1", 2));
+}
+
+// Rank 0 tells on a channel of its own why it leaves; rank 1, which has never heard of it there, is
+// refused by it on another one, and asks for that one first.
+TEST(TcpTransport, WhyAPeerLeftCountsForMoreThanHowItsConnectionsEnded) {
+  TransportOptions options = two_ranks();
+  options.channel_count = 2;
+  conformance::World world = make_world(options);
+  world.transports[0]->give_up(Status(StatusCode::mismatch, "other calls"));
+  ASSERT_TRUE(world.transports[0]->endpoint(1, 1).ok());
+  world.transports[0].reset();
+  ASSERT_TRUE(world.transports[1]->endpoint(0, 0).ok());
+  EXPECT_EQ(failure_of(*world.transports[1]),
+            Status(StatusCode::mismatch, "rank 0 failed: mismatch"));
+}
+
+// Rank 1 left because of a failure before rank 0 met it, and told rank 2 only.
+TEST(TcpTransport, WhoFindsAClosedPortLetsOthersSayWhy) {
+  TransportOptions options = two_ranks();
+  options.size = 3;
+  conformance::World world = make_world(options);
+  ASSERT_TRUE(world.transports[1]->endpoint(2, 0).ok());
+  world.transports[1]->give_up(Status(StatusCode::mismatch, "other calls"));
+  world.transports[1].reset();
+  ASSERT_TRUE(world.transports[0]->endpoint(1, 0).ok());
+  ASSERT_TRUE(world.transports[0]->poll().ok());  // rank 0 knows that the port is closed
+  ASSERT_EQ(failure_of(*world.transports[2]).code(), StatusCode::mismatch);
+  ASSERT_TRUE(world.transports[2]->endpoint(0, 0).ok());
+  world.transports[2].reset();
+  EXPECT_EQ(failure_of(*world.transports[0]).code(), StatusCode::mismatch);
 }
 
 TEST(TcpTransport, AfterALossTheOtherConnectionsGoOn) {
@@ -318,9 +355,7 @@ TEST(TcpTransport, AfterALossTheOtherConnectionsGoOn) {
   conformance::World world = make_world(options);
   world.transports[2].reset();
   ASSERT_TRUE(world.transports[1]->endpoint(2, 0).ok());
-  for (int i = 0; i < 2000 && world.transports[1]->poll().ok(); ++i) {
-  }
-  ASSERT_FALSE(world.transports[1]->poll().ok());
+  ASSERT_FALSE(failure_of(*world.transports[1]).ok());
   Endpoint* to = world.transports[1]->endpoint(0, 0).value();
   EXPECT_EQ(world.transports[0]->caller(0), -1);
   ASSERT_NE(to->reserve(3).data(), nullptr);
