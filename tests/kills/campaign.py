@@ -36,9 +36,11 @@ class Note:
 
 
 def names_in_shm():
-    """Ours: other programs of the machine use the folder, too, while a job runs."""
+    """Files of ours: other programs of the machine use the folder, too, while a job runs, and
+    perf/compare keeps folders there."""
     try:
-        return {name for name in os.listdir("/dev/shm") if "tutti" in name}
+        return {entry.name for entry in os.scandir("/dev/shm")
+                if "tutti" in entry.name and not entry.is_dir()}
     except FileNotFoundError:
         return set()
 
