@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
+#include <optional>
 
+#include "base/file.hpp"
 #include "base/try.hpp"
 #include "cli/verify_campaign.hpp"
 #include "collectives/text.hpp"
@@ -154,10 +154,9 @@ void print_report(const CampaignReport& report, double seconds, bool list_proofs
 }
 
 Status prove_file(const Options& options, CampaignReport& report) {
-  std::ifstream file(options.file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) return Status(StatusCode::system_error, fmt::format("cannot read {}", options.file));
-  const Result<Schedule> schedule = collectives::parse_schedule(text);
+  const std::optional<std::string> text = base::read_file(options.file);
+  if (!text) return Status(StatusCode::system_error, fmt::format("cannot read {}", options.file));
+  const Result<Schedule> schedule = collectives::parse_schedule(*text);
   TUTTI_TRY(schedule.status().with_context(options.file));
   prove_foreign(options.file, *schedule, options.campaign, report);
   return {};

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <string>
 #include <system_error>
 
+#include "base/file.hpp"
 #include "tutti/topology.hpp"
 
 namespace tutti {
@@ -18,17 +18,15 @@ constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
 Result<Topology> load_file(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file)
-    return Status(StatusCode::system_error, fmt::format("cannot read '{}'", path));
-  if (size > kMaxFileBytes)
+  if (!error && size > kMaxFileBytes)
     return Status(StatusCode::corrupt_data, fmt::format("'{}' is larger than 256 MiB", path));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const char begins = first == std::string::npos ? '\0' : text[first];
+  const auto text = error ? std::nullopt : base::read_file(path);
+  if (!text) return Status(StatusCode::system_error, fmt::format("cannot read '{}'", path));
+  const std::size_t first = text->find_first_not_of(" \t\r\n");
+  const char begins = first == std::string::npos ? '\0' : (*text)[first];
   Result<Topology> loaded = begins == '<'   ? discover_topology({.hwloc_xml = path})
-                            : begins == '{' ? topology_from_json(text)
-                                            : topology_from_text(text);
+                            : begins == '{' ? topology_from_json(*text)
+                                            : topology_from_text(*text);
   if (!loaded.ok()) return loaded.status().with_context(path);
   return loaded;
 }

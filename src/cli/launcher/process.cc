@@ -14,11 +14,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "base/cpu.hpp"
+#include "base/file.hpp"
 #include "base/text.hpp"
 #include "base/try.hpp"
 
@@ -121,12 +120,12 @@ Status await_start(int failures, pid_t process, const ProcessSpec& spec) {
 // Whether the kernel has begun to take a thread apart. Of a thread that is gone, too.
 bool is_thread_ending(const std::filesystem::path& thread) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING, part of what proc(5) calls flags
-  std::ifstream file(thread / "stat");
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::optional<std::string> text = base::read_file((thread / "stat").string());
+  if (!text) return true;
   // The program's name stands in brackets and may hold anything.
-  const std::size_t name_end = text.rfind(')');
+  const std::size_t name_end = text->rfind(')');
   if (name_end == std::string::npos) return true;
-  std::istringstream fields(text.substr(name_end + 1));
+  std::istringstream fields(text->substr(name_end + 1));
   std::string skipped;
   for (int field = 0; field < 6; ++field) fields >> skipped;
   unsigned flags = 0;
