@@ -16,6 +16,7 @@ import claims  # noqa: E402
 import contenders  # noqa: E402
 import figures  # noqa: E402
 import launching  # noqa: E402
+import machine  # noqa: E402
 import report  # noqa: E402
 import selection  # noqa: E402
 import spawn  # noqa: E402
@@ -132,6 +133,26 @@ class Claims(unittest.TestCase):
         said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
         self.assertIn("missed at 1 MiB (2.00, needs 2.50)", said)
         self.assertIn("not proved, 4 of 5 rounds", said)
+
+
+class Quiet(unittest.TestCase):
+    def test_waits_until_a_yield_is_cheap_and_not_longer_than_it_may(self):
+        prices, naps = iter([50.0, 50.0, 0.5, 50.0, 50.0]), []
+        quiet = machine.Quiet(0.9, lambda: next(prices), naps.append)
+        quiet.wait()
+        self.assertEqual((quiet.prices, len(naps)), ([0.5], 2))
+        quiet.wait()
+        self.assertEqual((quiet.prices, len(naps)), ([0.5, 50.0], 3))
+        self.assertEqual(quiet.disturbed(), 0.5)
+
+    def test_what_else_ran_is_told_with_its_price(self):
+        quiet = machine.Quiet(0, lambda: 49.0)
+        quiet.wait()
+        for crowded, said in ((True, "mostly that price"), (False, "given the processor back")):
+            self.assertIn(said, "".join(report.quiet_lines(quiet, crowded)))
+        calm = machine.Quiet(0, lambda: 0.5)
+        calm.wait()
+        self.assertEqual(list(report.quiet_lines(calm, True)), [])
 
 
 class Spawning(unittest.TestCase):

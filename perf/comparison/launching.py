@@ -113,12 +113,13 @@ def launch(contender, plan, patience_s):
     return said, rows, unable
 
 
-def run_round(turn, present, outcomes, plan, patience_s):
+def run_round(turn, present, outcomes, plan, patience_s, quiet):
     for place in range(len(present)):
         contender = present[(turn + place) % len(present)]
         outcome = outcomes[contender.name]
         if outcome.failures and not outcome.ran():
             continue  # it could not run at the first try; waiting for it again helps nobody
+        quiet.wait()
         try:
             said, rows, unable = launch(contender, plan, patience_s)
         except Failed as reason:
@@ -130,7 +131,7 @@ def run_round(turn, present, outcomes, plan, patience_s):
         outcome.launches.append(rows)
 
 
-def run(present, plan, progress):
+def run(present, plan, progress, quiet):
     """{contender's name: Outcome}. `progress` is told a line of text after each round."""
     outcomes = {contender.name: Outcome() for contender in present}
     begin = time.monotonic()
@@ -141,7 +142,7 @@ def run(present, plan, progress):
         if turn > 0 and longest > left:
             progress(f"time is up after {turn} of {plan.launches} rounds")
             break
-        run_round(turn, present, outcomes, plan, max(30.0, left / 2))
+        run_round(turn, present, outcomes, plan, max(30.0, left / 2), quiet)
         longest = max(longest, time.monotonic() - started)
         progress(f"round {turn + 1} of {plan.launches}: {time.monotonic() - started:.0f} s")
     return outcomes

@@ -1,5 +1,13 @@
 """Says what a comparison found: as a table for the terminal, as Markdown, and as JSON. Knows
 nothing of how the figures came about."""
+import statistics
+
+# By whether there are more ranks than cores.
+MEANING = {
+    False: "Microseconds of a call: the median over launches of the median over calls of the slowest\n"
+           "rank's time",
+    True: "Microseconds that a call adds to a loop of its owner's writing and reading, between more\n"
+          "ranks than cores: the median over launches of the median over batches"}
 
 
 def size_name(size, short=False):
@@ -113,6 +121,16 @@ def pinning_lines(outcomes, ranks, usable_cpus):
             yield f"{name}: ranks were not pinned apart: {outcome.cpus}"
 
 
+def quiet_lines(quiet, crowded):
+    """What else ran counts for much where ranks hand the cores over to each other."""
+    if quiet.disturbed() > 0.1:
+        what = "the times of all contenders are mostly that price" if crowded else \
+            "a contender that yields is given the processor back that much later"
+        yield (f"before {100 * quiet.disturbed():.0f} % of the launches something else ran (a "
+               f"yield took {statistics.median(quiet.prices):.1f} us, at most "
+               f"{max(quiet.prices):.1f}; where nothing runs, 0.5): {what}")
+
+
 def markdown(result, sections, notes, chart_name):
     """sections: [(title, header, lines)]."""
     machine = "\n".join(f"- {name.replace('_', ' ')}: {value}"
@@ -125,9 +143,9 @@ def markdown(result, sections, notes, chart_name):
 
 {result['date']}, Tutti {result['revision']}: `{result['command']}`
 
-Microseconds of a call: the median over launches of the median over calls of the slowest rank's
-time; in brackets the least and the greatest launch. Every owner rewrites its input before a call
-and reads its output after it. A ratio above 1 means that Tutti is faster; it is the median over
+{MEANING[result['crowded']]}; in brackets the least and
+the greatest launch. Every owner rewrites its input before a call and reads its output after it. A
+ratio above 1 means that Tutti is faster; it is the median over
 rounds of the ratio within a round. Of a floor, 1 would be all that the machine can do.
 
 {tables}

@@ -33,11 +33,18 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
   ~Stage();
 
+  // Whether there are more ranks than CPUs for them. Then whoever waits here sleeps, so that those
+  // who still work have the core; otherwise he spins. Requires  a meet() since open().
+  bool settle(int ranks);
+
   // A barrier. Ends the process when a rank stays away for a minute.
   void meet();
 
-  // A barrier that all ranks leave at the same moment; returns that moment.
+  // A barrier that all ranks leave at the same moment, if each has a core; returns when this one
+  // left it.
   Nanoseconds start_together();
+  // The moment at which the last start_together() let them go.
+  Nanoseconds announced_start() const;
 
   // Every rank learns what rank 0 says.
   std::uint64_t agree(std::uint64_t value_of_rank_0);
@@ -60,11 +67,14 @@ class Stage {
 
   Stage(void* memory, std::size_t bytes, int rank, int size);
   Seat& seat(int rank) const;
+  template <typename Condition>
+  void wait_until(Condition condition) const;
 
   void* memory_;
   std::size_t bytes_;
   int rank_;
   int size_;
+  bool crowded_ = false;
   std::uint64_t meetings_ = 0;
 };
 
