@@ -138,7 +138,7 @@ class Claims(unittest.TestCase):
 class Quiet(unittest.TestCase):
     def test_waits_until_a_yield_is_cheap_and_not_longer_than_it_may(self):
         prices, naps = iter([50.0, 50.0, 0.5, 50.0, 50.0]), []
-        quiet = machine.Quiet(0.9, lambda: next(prices), naps.append)
+        quiet = machine.Quiet(0.8, lambda: next(prices), naps.append)
         quiet.wait()
         self.assertEqual((quiet.prices, len(naps)), ([0.5], 2))
         quiet.wait()

@@ -4,10 +4,10 @@ import statistics
 
 # By whether there are more ranks than cores.
 MEANING = {
-    False: "Microseconds of a call: the median over launches of the median over calls of the slowest\n"
-           "rank's time",
-    True: "Microseconds that a call adds to a loop of its owner's writing and reading, between more\n"
-          "ranks than cores: the median over launches of the median over batches"}
+    False: "Microseconds of a call: the median over launches of the median over calls of the\n"
+           "slowest rank's time",
+    True: "Microseconds that a call adds to a loop of its owner's writing and reading, between\n"
+          "more ranks than cores: the median over launches of the median over batches"}
 
 
 def size_name(size, short=False):
