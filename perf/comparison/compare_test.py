@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Tests the arithmetic and the wording of perf/compare on figures that are known."""
 import argparse
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import types
 import unittest
 import xml.dom.minidom
@@ -133,6 +137,64 @@ class Claims(unittest.TestCase):
         said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
         self.assertIn("missed at 1 MiB (2.00, needs 2.50)", said)
         self.assertIn("not proved, 4 of 5 rounds", said)
+
+
+class Launching(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def run_in_folder(self, program):
+        """A Python that launches a contender from there, and says so."""
+        head = (f"import sys; sys.path.insert(0, {str(pathlib.Path(launching.__file__).parent)!r})\n"
+                f"import launching, builds, contenders, pathlib\n"
+                f"launching.shared_memory = lambda: {self.folder.name!r}\n"
+                f"builds.OWN_BUILDS = pathlib.Path({self.folder.name!r}) / 'own'\n")
+        return subprocess.Popen([sys.executable, "-c", head + program], stderr=subprocess.DEVNULL)
+
+    def left(self):
+        return list(pathlib.Path(self.folder.name).glob(launching.PREFIX + "*"))
+
+    def wait_for_launch(self):
+        for _ in range(400):
+            told = list(pathlib.Path(self.folder.name).glob("*/pid"))
+            if told and told[0].read_text().strip():
+                return int(told[0].read_text())
+            time.sleep(0.1)
+        self.fail("nothing was launched")
+
+    LAUNCH = ("contender = contenders.Contender('c', 'peer', 'x', "
+              "('sh', '-c', 'echo $$ > $COMPARE_FOLDER/../pid; exec sleep 300', 'sh'))\n"
+              "plan = launching.Plan([], [], [], 1, 1, 1, 300)\n"
+              "launching.launch(contender, plan, 300)\n")
+
+    def test_who_is_told_to_end_leaves_nothing_behind(self):
+        for told in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            run = self.run_in_folder("launching.end_in_order()\n" + self.LAUNCH)
+            contender_pid = self.wait_for_launch()
+            run.send_signal(told)
+            self.assertNotEqual(run.wait(timeout=50), 0)
+            self.assertEqual(self.left(), [])
+            with self.assertRaises(ProcessLookupError):
+                os.kill(contender_pid, 0)
+
+    def test_what_a_killed_run_left_is_removed_and_nothing_that_is_in_use(self):
+        dead = pathlib.Path(self.folder.name) / (launching.PREFIX + "dead")
+        dead.mkdir()
+        (dead / "stage").touch()
+        young = dead.with_name(launching.PREFIX + "young")
+        young.mkdir()
+        used = dead.with_name(launching.PREFIX + "used")
+        used.mkdir()
+        held = launching.lock(used)
+        other = dead.with_name("other")
+        other.mkdir()
+        for path in (dead, used, other):
+            os.utime(path, (0, 0))
+        launching.remove_leftovers(self.folder.name)
+        os.close(held)
+        self.assertEqual(sorted(path.name for path in dead.parent.iterdir()),
+                         ["other", used.name, young.name])
 
 
 class Quiet(unittest.TestCase):

@@ -3,16 +3,23 @@
 All contenders take part in every round, each time beginning with another one, so that what the
 machine does meanwhile falls on all of them alike. Knows nothing of what the figures mean.
 """
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import builds
+
+PREFIX = "tutti-compare-"  # of a launch's folder
+YOUNG_S = 60
 
 
 @dataclasses.dataclass
@@ -77,14 +84,59 @@ def read_report(path):
     return lines[0], rows, unable
 
 
+def shared_memory():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+
+
+def lock(path):
+    """A file descriptor that keeps a folder ours; None if it is somebody's. Ends with us."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        return None
+    return folder
+
+
+@contextlib.contextmanager
+def scratch():
+    """A folder in shared memory for the time of a launch."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=shared_memory()) as folder:
+        held = lock(folder)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            if held is not None:
+                os.close(held)
+
+
+def remove_leftovers(where=None):
+    """Removes the folders of runs that were killed: nobody holds them any more."""
+    for path in pathlib.Path(where or shared_memory()).glob(PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            # A young one may not be locked yet.
+            if path.is_symlink() or time.time() - path.stat().st_mtime < YOUNG_S:
+                continue
+            held = lock(path)
+            if held is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(held)
+
+
+def end_in_order():
+    """Being told to end is no reason to leave contenders running or folders behind."""
+    for told in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(told, lambda number, _: sys.exit(128 + number))
+
+
 def launch(contender, plan, patience_s):
     """One launch. Raises Failed."""
-    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     log = builds.OWN_BUILDS / "logs" / (contender.name.replace(" ", "-") + ".run.log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="compare-", dir=shared) as folder:
-        stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
-        meeting = pathlib.Path(folder) / "meeting"  # for libraries whose ranks meet by files
+    with scratch() as folder:
+        stage, report = folder / "stage", folder / "report"
+        meeting = folder / "meeting"  # for libraries whose ranks meet by files
         stage.touch()
         meeting.mkdir()
         command = contender.command([
