@@ -129,6 +129,39 @@ class Claims(unittest.TestCase):
         self.assertTrue(short(floor=80.0, ours=99.0).holds)  # 0.81 of the floor
         self.assertFalse(short(floor=60.0, ours=99.0).holds)
 
+    def test_rank_order_may_cost_a_quarter_more(self):
+        def finding(ordered):
+            outcomes = {"tutti plain": outcome(*[{MIB: 100.0}] * 5),
+                        "tutti plain ordered": outcome(*[{MIB: ordered}] * 5)}
+            present = [PRESENT[0], contender("tutti plain ordered", "ordered")]
+            table = figures.table(present, outcomes, KIND, [MIB])
+            verdict = claims.judge([table], {}, 4)[0]
+            self.assertEqual((verdict.claim.number, len(verdict.findings)), (7, 1))
+            said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
+            self.assertIn("of the speed in any order when in rank order", said)
+            header, lines = report.cells(table.rows, present)
+            self.assertIn("tutti plain / in rank order", header)
+            self.assertEqual(len(header), len(lines[0]))
+            return verdict.findings[0]
+        self.assertTrue(finding(ordered=124.0).holds)
+        self.assertFalse(finding(ordered=127.0).holds)
+
+    def test_sums_of_short_types_are_held_against_the_bytes_of_f32(self):
+        both = outcome(*[{MIB: 100.0}] * 5)
+        for rows, slow in zip(both.launches, (130.0, 120.0, 120.0, 120.0, 900.0)):
+            rows["all_reduce", "f16", MIB] = {"median_us": slow}
+        present = PRESENT[:1]
+        tables = [figures.table(present, {"tutti plain": both}, ("all_reduce", name), [MIB, 8])
+                  for name in ("f32", "f16")]
+        verdicts = claims.judge(tables, {}, 2)
+        self.assertEqual([(verdict.claim.number, verdict.type) for verdict in verdicts],
+                         [(7, "f16")])
+        found = verdicts[0].findings[0]
+        self.assertAlmostEqual(found.value, 100 / 120)
+        self.assertTrue(found.holds)
+        said = list(report.verdict_lines(verdicts, claims.ROUNDS))[0]
+        self.assertIn("all_reduce of f16, tutti plain", said)
+
     def test_more_ranks_have_a_claim_of_their_own(self):
         self.assertEqual(list(self.verdicts(floor=10.0, ranks=4)), [(4, "peer")])
 
@@ -146,7 +179,8 @@ class Launching(unittest.TestCase):
 
     def run_in_folder(self, program):
         """A Python that launches a contender from there, and says so."""
-        head = (f"import sys; sys.path.insert(0, {str(pathlib.Path(launching.__file__).parent)!r})\n"
+        code = str(pathlib.Path(launching.__file__).parent)
+        head = (f"import sys; sys.path.insert(0, {code!r})\n"
                 f"import launching, builds, contenders, pathlib\n"
                 f"launching.shared_memory = lambda: {self.folder.name!r}\n"
                 f"builds.OWN_BUILDS = pathlib.Path({self.folder.name!r}) / 'own'\n")
@@ -334,6 +368,20 @@ class Contenders(unittest.TestCase):
         tutti = contenders.tuttis("", "tutti", build, setting)[0]
         self.assertEqual(dict(tutti.environment), {"TUTTI_TRANSPORT": "tcp"})
         self.assertIn("left=10.0.0.1,right=10.0.0.2", tutti.launcher)
+
+    def test_sums_in_rank_order_take_part_where_a_claim_is_about_them(self):
+        def taking_part(operations):
+            names = [name for names, _ in contenders.groups(setting, None) for name in names]
+            return [name for name in names if name.endswith("ordered") and
+                    contenders.by_default(name, operations)]
+        setting = contenders.Setting(2, pathlib.Path("nowhere"))
+        self.assertEqual(taking_part(["all_reduce", "broadcast"]),
+                         ["tutti plain ordered", "tutti allocated ordered"])
+        self.assertEqual(taking_part(["broadcast"]), [])
+        build = (pathlib.Path("tutti"), pathlib.Path("harness"))
+        made = contenders.ordered(contenders.tuttis("", "tutti", build, setting))[0]
+        self.assertEqual(dict(made.environment), {"TUTTI_REDUCE_ORDER": "rank_tree"})
+        self.assertEqual(made.work(["all_reduce", "broadcast"]), ["all_reduce"])
 
     def test_a_floor_needs_ranks_that_its_two_workers_can_share(self):
         setting = contenders.Setting(3, pathlib.Path("nowhere"))

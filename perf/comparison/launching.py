@@ -124,10 +124,38 @@ def remove_leftovers(where=None):
                 os.close(held)
 
 
-def end_in_order():
+class Ending:
     """Being told to end is no reason to leave contenders running or folders behind."""
-    for told in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(told, lambda number, _: sys.exit(128 + number))
+    starting = False  # a process that nobody holds yet
+    told = 0
+
+    @classmethod
+    def hear(cls, number, _):
+        cls.told = number
+        if not cls.starting:
+            sys.exit(128 + number)
+
+    @classmethod
+    def start(cls, *arguments, **options):
+        """Popen(); who is told to end from here on ends in started()."""
+        cls.starting = True
+        try:
+            return subprocess.Popen(*arguments, **options)
+        except BaseException:
+            cls.starting = False
+            raise
+
+    @classmethod
+    def started(cls):
+        """Somebody holds the process now."""
+        cls.starting = False
+        if cls.told:
+            sys.exit(128 + cls.told)
+
+
+def end_in_order():
+    for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(told, Ending.hear)
 
 
 def launch(contender, plan, patience_s):
@@ -141,15 +169,16 @@ def launch(contender, plan, patience_s):
         meeting.mkdir()
         command = contender.command([
             "--stage", str(stage), "--report", str(report),
-            "--operations", ",".join(plan.operations), "--types", ",".join(plan.types),
+            "--operations", ",".join(contender.work(plan.operations)), "--types", ",".join(plan.types),
             "--sizes", ",".join(str(size) for size in plan.sizes),
             "--seconds", f"{plan.seconds_per_size:.4f}", "--least-calls", str(plan.least_calls)])
         with open(log, "w", encoding="utf-8") as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       env={**os.environ, "COMPARE_FOLDER": str(meeting),
-                                            **dict(contender.environment)})
+            process = Ending.start(command, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env={**os.environ, "COMPARE_FOLDER": str(meeting),
+                                        **dict(contender.environment)})
         try:
+            Ending.started()
             code = process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             raise Failed(f"did not end within {patience_s:.0f} s") from None

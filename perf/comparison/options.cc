@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kUsage =
     "This program is started by perf/compare, with --stage FILE --report FILE\n"
     "--sizes BYTES,BYTES,... [--memory plain|library] [--operations NAME,...]\n"
-    "[--types f32,bf16] [--seconds S] [--least-calls N] [--most-calls N]\n";
+    "[--types f32,bf16,f16] [--seconds S] [--least-calls N] [--most-calls N]\n";
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;

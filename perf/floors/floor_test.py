@@ -14,7 +14,7 @@ import tempfile
 
 SIZES = (8, 100, 6000, 300000)  # few: on a busy machine every call waits for both cores
 OPERATIONS = "all_reduce,all_gather,reduce_scatter,all_to_all,broadcast"
-KINDS = 5 * 2
+KINDS = 5 * 3
 SPAWN = pathlib.Path(__file__).resolve().parents[1] / "comparison" / "spawn.py"
 
 
@@ -32,7 +32,7 @@ def check(program, ranks):
         crowded = ranks > len(cpus)
         subprocess.run([*spawn, program, "--stage", stage, "--report", report,
                         "--operations", OPERATIONS,
-                        "--types", "f32,bf16", "--sizes", ",".join(map(str, SIZES)),
+                        "--types", "f32,bf16,f16", "--sizes", ",".join(map(str, SIZES)),
                         "--seconds", "0.004", "--least-calls", "2", "--most-calls", "20"],
                        env={**os.environ, "WORLD_SIZE": str(ranks)}, check=True, timeout=200,
                        preexec_fn=lambda: os.sched_setaffinity(0, cpus))
