@@ -24,8 +24,8 @@ class Claim:
     operations: tuple
     contenders: tuple
     figure: float
-    # "peer": against the best one; "floor": of their own floor; "either" of these; "order": speed of
-    # sums in rank order against any order; "rate": bytes a second against those of f32
+    # "peer": against the best one; "floor": of their own floor; "either" of these; "order": speed
+    # of sums in rank order against any order; "rate": bytes a second against those of f32
     measure: str = "peer"
     least: int = 0
     below: int = 1 << 62

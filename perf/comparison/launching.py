@@ -169,7 +169,8 @@ def launch(contender, plan, patience_s):
         meeting.mkdir()
         command = contender.command([
             "--stage", str(stage), "--report", str(report),
-            "--operations", ",".join(contender.work(plan.operations)), "--types", ",".join(plan.types),
+            "--operations", ",".join(contender.work(plan.operations)),
+            "--types", ",".join(plan.types),
             "--sizes", ",".join(str(size) for size in plan.sizes),
             "--seconds", f"{plan.seconds_per_size:.4f}", "--least-calls", str(plan.least_calls)])
         with open(log, "w", encoding="utf-8") as out:

@@ -33,9 +33,12 @@ constexpr std::size_t kMostTrialCalls = 300;               // of each way, where
 constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
 constexpr std::size_t kCheapBytes = std::size_t{4} << 20;  // ... this much data in all
 constexpr double kOvertime = 3;                            // times the time, for them
-constexpr double kBatchSeconds = 0.02;                     // several time slices of each rank, ...
+constexpr double kBatchSeconds = 0.01;                     // several time slices of each rank, ...
 constexpr double kBatches = 8;                             // ... if the time is enough for so many
 constexpr std::size_t kMostInBatch = 10000;
+constexpr double kTriesPerSecond = 50;  // of a measurement, for a quiet moment before each batch
+constexpr double kMostTries = 9;
+constexpr std::size_t kEnoughQuiet = 5;  // batches: with so many, the others are left out
 constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
 // What a peer's ranks put in and get out in one kind of call.
@@ -101,6 +104,7 @@ class Launch {
         !repeat(options_.seconds, options_.least_calls, options_.most_calls, times.calls))
       return false;
     times.batch = batch_;
+    times.quiet = quiet_;
     return true;
   }
 
@@ -191,7 +195,9 @@ class Launch {
   }
 
   // A measured batch, and the same without the calls: what the last call left is still right.
+  // Whether something else ran on a core before or after it is recorded beside it.
   bool call_many(std::size_t sample) {
+    const Nanoseconds price = stage_.await_quiet(tries_);
     stage_.start_together();
     for (std::size_t call = 0; call < batch_; ++call) {
       ++number_;
@@ -199,20 +205,34 @@ class Launch {
       if (!peer_.run(call_)) return false;
       read();
     }
-    stage_.record(2 * sample, now_ns() - stage_.announced_start());
+    stage_.record(3 * sample, now_ns() - stage_.announced_start());
     stage_.start_together();
     for (std::size_t call = 0; call < batch_; ++call) {
       write();
       read();
     }
-    stage_.record(2 * sample + 1, now_ns() - stage_.announced_start());
+    stage_.record(3 * sample + 1, now_ns() - stage_.announced_start());
+    stage_.meet();
+    stage_.record(3 * sample + 2, std::max(price, stage_.yield_price()));
     return true;
+  }
+
+  // With more ranks than cores, whatever else runs takes the time slices that ranks give away to
+  // each other, and times are its own, not the library's. Whether it ran is decided by what a yield
+  // costs, never by the times.
+  void take_times(std::size_t samples, std::vector<Nanoseconds>& times) {
+    std::vector<bool> quiet(samples, true);
+    for (std::size_t sample = 0; crowded_ && sample < samples; ++sample)
+      quiet[sample] = stage_.slowest(3 * sample + 2) <= Stage::kQuietYield;
+    quiet_ = static_cast<std::size_t>(std::count(quiet.begin(), quiet.end(), true));
+    for (std::size_t sample = 0; sample < samples; ++sample)
+      if (quiet[sample] || quiet_ < kEnoughQuiet) times.push_back(time_of(sample));
   }
 
   // Of a call that was measured by itself or in a batch. Requires  a meet() since.
   Nanoseconds time_of(std::size_t sample) const {
     if (!crowded_) return stage_.slowest(sample);
-    const Nanoseconds added = stage_.slowest(2 * sample) - stage_.slowest(2 * sample + 1);
+    const Nanoseconds added = stage_.slowest(3 * sample) - stage_.slowest(3 * sample + 1);
     return std::max<Nanoseconds>(added / static_cast<Nanoseconds>(batch_), 1);
   }
 
@@ -221,6 +241,7 @@ class Launch {
   bool repeat(double seconds, std::size_t least, std::size_t most,
               std::vector<Nanoseconds>& times) {
     const Nanoseconds end = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
+    tries_ = 1 + static_cast<int>(std::min(seconds * kTriesPerSecond, kMostTries));
     std::size_t calls = 0;
     const auto more = [&] {
       const Nanoseconds overtime = now_ns() - end;
@@ -230,8 +251,7 @@ class Launch {
       if (crowded_ ? !call_many(calls) : !call_once(calls)) return false;
     stage_.meet();
     times.clear();
-    for (std::size_t call = 0; call < calls && peer_.rank() == 0; ++call)
-      times.push_back(time_of(call));
+    if (peer_.rank() == 0) take_times(calls, times);
     std::sort(times.begin(), times.end());
     stage_.meet();  // nobody records again before rank 0 has read
     return true;
@@ -243,6 +263,8 @@ class Launch {
   Numbers numbers_;
   bool crowded_;  // there are more ranks than cores
   std::size_t batch_ = 1;
+  int tries_ = 1;          // to find a quiet moment for a batch
+  std::size_t quiet_ = 0;  // samples of the last repeat() beside which nothing else ran
   Work work_;
   Call call_;
   std::uint64_t number_ = 0;  // of calls so far, of any kind

@@ -184,7 +184,8 @@ def json_row(row):
     return {"bytes": row.size, "best_peer": row.best_peer, "time_us": json_ratios(row.times),
             "best_peer_over": json_ratios(row.gains), "before_over": json_ratios(row.changes),
             "any_order_over_rank_order": json_ratios(row.order),
-            "f32_over": json_ratios(row.rate), "ways": row.ways, "best_peer_over_floor": json_ratios(row.room),
+            "f32_over": json_ratios(row.rate), "ways": row.ways,
+            "best_peer_over_floor": json_ratios(row.room),
             "floor_over": {name: json_ratios(of) for name, of in row.reached.items()}}
 
 

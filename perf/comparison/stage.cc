@@ -48,6 +48,7 @@ struct alignas(kLine) Stage::Podium {
 struct alignas(kLine) Stage::Seat {
   std::atomic<std::uint64_t> meetings;
   std::size_t wrong;
+  Nanoseconds price;
   cpu_set_t cpus;
   alignas(kLine) Nanoseconds times[kMaxCalls];
 };
@@ -118,6 +119,34 @@ void Stage::meet() {
     wait_until([&] { return seat(other).meetings.load(std::memory_order_acquire) >= meetings_; });
   podium.start.store(now_ns() + kLeadPerRank * size_, std::memory_order_relaxed);
   podium.meetings.store(meetings_, std::memory_order_release);
+}
+
+Nanoseconds Stage::yield_price() {
+  // Who has slept is given the core back at once for some time.
+  constexpr int kYields = 50;
+  const Nanoseconds begin = now_ns();
+  Nanoseconds took = 0;
+  for (int i = 0; i < kYields && took <= kYields * kQuietYield; ++i) {
+    sched_yield();
+    took = now_ns() - begin;
+  }
+  return took / kYields;
+}
+
+Nanoseconds Stage::await_quiet(int tries) {
+  constexpr useconds_t kPauseUs = 2000;
+  Nanoseconds price = 0;
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    if (attempt > 0) usleep(kPauseUs);
+    price = yield_price();
+    seat(rank_).price = price;
+    meet();
+    bool quiet = true;
+    for (int rank = 0; rank < size_; ++rank) quiet = quiet && seat(rank).price <= kQuietYield;
+    meet();  // nobody writes before all have read
+    if (quiet) break;
+  }
+  return price;
 }
 
 Nanoseconds Stage::start_together() {

@@ -40,6 +40,14 @@ class Stage {
   // A barrier. Ends the process when a rank stays away for a minute.
   void meet();
 
+  // What giving the core up takes now, over a few tries: at most kQuietYield where nothing but
+  // these ranks runs; otherwise it is the time slice that something else got for it.
+  static Nanoseconds yield_price();
+  static constexpr Nanoseconds kQuietYield = 5'000;
+  // Waits, if need be, until nothing else runs, at most so many times two milliseconds; returns
+  // this rank's last price. All ranks call it, and say the same.
+  Nanoseconds await_quiet(int tries);
+
   // A barrier that all ranks leave at the same moment, if each has a core; returns when this one
   // left it.
   Nanoseconds start_together();

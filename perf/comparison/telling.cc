@@ -51,12 +51,13 @@ void tell_launch(std::FILE* report, const Peer& peer, const Stage& stage) {
 
 void tell_work(std::FILE* report, const Work& work, const Times& times, std::size_t wrong) {
   tell_kind(report, work.operation, work.type);
-  std::fprintf(report,
-               ",\"bytes\":%zu,\"way\":%s,\"calls\":%zu,\"batch\":%zu,\"median_us\":%.3f,"
-               "\"p10_us\":%.3f,\"p90_us\":%.3f,\"wrong\":%zu}\n",
-               work.bytes, quoted(times.way).c_str(), times.calls.size() * times.batch, times.batch,
-               at_quantile_us(times.calls, 0.5), at_quantile_us(times.calls, 0.1),
-               at_quantile_us(times.calls, 0.9), wrong);
+  std::fprintf(
+      report,
+      ",\"bytes\":%zu,\"way\":%s,\"calls\":%zu,\"batch\":%zu,\"quiet\":%zu,\"median_us\":%.3f,"
+      "\"p10_us\":%.3f,\"p90_us\":%.3f,\"wrong\":%zu}\n",
+      work.bytes, quoted(times.way).c_str(), times.calls.size() * times.batch, times.batch,
+      times.quiet, at_quantile_us(times.calls, 0.5), at_quantile_us(times.calls, 0.1),
+      at_quantile_us(times.calls, 0.9), wrong);
 }
 
 void tell_unable(std::FILE* report, Operation operation, Type type, const std::string& reason) {

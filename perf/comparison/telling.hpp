@@ -17,6 +17,7 @@ void tell_launch(std::FILE* report, const Peer& peer, const Stage& stage);
 struct Times {
   std::vector<Nanoseconds> calls;  // one per call or per batch of calls, sorted
   std::size_t batch = 1;           // calls in a batch
+  std::size_t quiet = 0;           // of the calls or batches, those beside which nothing else ran
   std::string way;
 };
 
