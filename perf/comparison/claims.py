@@ -24,11 +24,14 @@ class Claim:
     operations: tuple
     contenders: tuple
     figure: float
-    measure: str = "peer"  # "peer": against the best one; "floor": of their own floor; or "either"
+    # "peer": against the best one; "floor": of their own floor; "either" of these; "order": speed
+    # of sums in rank order against any order; "rate": bytes a second against those of f32
+    measure: str = "peer"
     least: int = 0
     below: int = 1 << 62
     ranks: tuple = (2,)
     tcp: bool = False
+    types: tuple = ("f32",)
     of_floor: float = 0.0  # "either" holds where that much of the fastest floor is reached
 
     def of(self, size):
@@ -52,6 +55,9 @@ CLAIMS = (
     Claim(5, ALL, PLAIN, 0.8, "floor", least=MIB),
     Claim(6, ALL, ("tutti tcp",), NO_SLOWER, tcp=True),
     Claim(6, ALL, ("tutti tcp",), 0.85, "floor", least=MIB, tcp=True),
+    Claim(7, ("all_reduce",), PLAIN + DIRECT, 1 / 1.25, "order", least=64 * KIB, ranks=(2, 4, 8)),
+    Claim(7, ("all_reduce", "reduce_scatter"), PLAIN + DIRECT, 0.8, "rate", least=64 * KIB,
+          ranks=(2, 4, 8), types=("bf16", "f16")),
 )
 
 
@@ -69,6 +75,7 @@ class Verdict:
     claim: Claim
     contender: str
     operation: str
+    type: str
     findings: list
     rounds: int  # in the size with the least of them
 
@@ -103,6 +110,10 @@ def fastest_floor(row):
 
 def find(claim, row, name, floor):
     """A Finding; None where the run does not tell."""
+    if claim.measure in ("order", "rate"):
+        value = getattr(row, claim.measure).get(name)
+        return value and Finding(row.size, value.median, claim.figure,
+                                 value.median >= claim.figure)
     if claim.measure == "floor":
         return against_floor(claim.figure, row, name, floor)
     found = against_peer(claim, row, name, floor)
@@ -120,12 +131,13 @@ def judge(tables, floors, ranks, tcp=False):
             continue
         for name in claim.contenders:
             for table in tables:
-                if table.type != "f32" or table.operation not in claim.operations:
+                if table.type not in claim.types or table.operation not in claim.operations:
                     continue
                 rows = [row for row in table.rows if claim.of(row.size)]
                 findings = [find(claim, row, name, floors.get(name, "")) for row in rows]
                 findings = [finding for finding in findings if finding]
                 if findings:
                     rounds = min(row.rounds for row in rows)
-                    verdicts.append(Verdict(claim, name, table.operation, findings, rounds))
+                    verdicts.append(Verdict(claim, name, table.operation, table.type, findings,
+                                            rounds))
     return verdicts

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Tests the arithmetic and the wording of perf/compare on figures that are known."""
 import argparse
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import types
 import unittest
 import xml.dom.minidom
@@ -16,6 +20,7 @@ import claims  # noqa: E402
 import contenders  # noqa: E402
 import figures  # noqa: E402
 import launching  # noqa: E402
+import machine  # noqa: E402
 import report  # noqa: E402
 import selection  # noqa: E402
 import spawn  # noqa: E402
@@ -124,6 +129,39 @@ class Claims(unittest.TestCase):
         self.assertTrue(short(floor=80.0, ours=99.0).holds)  # 0.81 of the floor
         self.assertFalse(short(floor=60.0, ours=99.0).holds)
 
+    def test_rank_order_may_cost_a_quarter_more(self):
+        def finding(ordered):
+            outcomes = {"tutti plain": outcome(*[{MIB: 100.0}] * 5),
+                        "tutti plain ordered": outcome(*[{MIB: ordered}] * 5)}
+            present = [PRESENT[0], contender("tutti plain ordered", "ordered")]
+            table = figures.table(present, outcomes, KIND, [MIB])
+            verdict = claims.judge([table], {}, 4)[0]
+            self.assertEqual((verdict.claim.number, len(verdict.findings)), (7, 1))
+            said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
+            self.assertIn("of the speed in any order when in rank order", said)
+            header, lines = report.cells(table.rows, present)
+            self.assertIn("tutti plain / in rank order", header)
+            self.assertEqual(len(header), len(lines[0]))
+            return verdict.findings[0]
+        self.assertTrue(finding(ordered=124.0).holds)
+        self.assertFalse(finding(ordered=127.0).holds)
+
+    def test_sums_of_short_types_are_held_against_the_bytes_of_f32(self):
+        both = outcome(*[{MIB: 100.0}] * 5)
+        for rows, slow in zip(both.launches, (130.0, 120.0, 120.0, 120.0, 900.0)):
+            rows["all_reduce", "f16", MIB] = {"median_us": slow}
+        present = PRESENT[:1]
+        tables = [figures.table(present, {"tutti plain": both}, ("all_reduce", name), [MIB, 8])
+                  for name in ("f32", "f16")]
+        verdicts = claims.judge(tables, {}, 2)
+        self.assertEqual([(verdict.claim.number, verdict.type) for verdict in verdicts],
+                         [(7, "f16")])
+        found = verdicts[0].findings[0]
+        self.assertAlmostEqual(found.value, 100 / 120)
+        self.assertTrue(found.holds)
+        said = list(report.verdict_lines(verdicts, claims.ROUNDS))[0]
+        self.assertIn("all_reduce of f16, tutti plain", said)
+
     def test_more_ranks_have_a_claim_of_their_own(self):
         self.assertEqual(list(self.verdicts(floor=10.0, ranks=4)), [(4, "peer")])
 
@@ -132,6 +170,85 @@ class Claims(unittest.TestCase):
         said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
         self.assertIn("missed at 1 MiB (2.00, needs 2.50)", said)
         self.assertIn("not proved, 4 of 5 rounds", said)
+
+
+class Launching(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def run_in_folder(self, program):
+        """A Python that launches a contender from there, and says so."""
+        code = str(pathlib.Path(launching.__file__).parent)
+        head = (f"import sys; sys.path.insert(0, {code!r})\n"
+                f"import launching, builds, contenders, pathlib\n"
+                f"launching.shared_memory = lambda: {self.folder.name!r}\n"
+                f"builds.OWN_BUILDS = pathlib.Path({self.folder.name!r}) / 'own'\n")
+        return subprocess.Popen([sys.executable, "-c", head + program], stderr=subprocess.DEVNULL)
+
+    def left(self):
+        return list(pathlib.Path(self.folder.name).glob(launching.PREFIX + "*"))
+
+    def wait_for_launch(self):
+        for _ in range(400):
+            told = list(pathlib.Path(self.folder.name).glob("*/pid"))
+            if told and told[0].read_text().strip():
+                return int(told[0].read_text())
+            time.sleep(0.1)
+        self.fail("nothing was launched")
+
+    LAUNCH = ("contender = contenders.Contender('c', 'peer', 'x', "
+              "('sh', '-c', 'echo $$ > $COMPARE_FOLDER/../pid; exec sleep 300', 'sh'))\n"
+              "plan = launching.Plan([], [], [], 1, 1, 1, 300)\n"
+              "launching.launch(contender, plan, 300)\n")
+
+    def test_who_is_told_to_end_leaves_nothing_behind(self):
+        for told in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            run = self.run_in_folder("launching.end_in_order()\n" + self.LAUNCH)
+            contender_pid = self.wait_for_launch()
+            run.send_signal(told)
+            self.assertNotEqual(run.wait(timeout=50), 0)
+            self.assertEqual(self.left(), [])
+            with self.assertRaises(ProcessLookupError):
+                os.kill(contender_pid, 0)
+
+    def test_what_a_killed_run_left_is_removed_and_nothing_that_is_in_use(self):
+        dead = pathlib.Path(self.folder.name) / (launching.PREFIX + "dead")
+        dead.mkdir()
+        (dead / "stage").touch()
+        young = dead.with_name(launching.PREFIX + "young")
+        young.mkdir()
+        used = dead.with_name(launching.PREFIX + "used")
+        used.mkdir()
+        held = launching.lock(used)
+        other = dead.with_name("other")
+        other.mkdir()
+        for path in (dead, used, other):
+            os.utime(path, (0, 0))
+        launching.remove_leftovers(self.folder.name)
+        os.close(held)
+        self.assertEqual(sorted(path.name for path in dead.parent.iterdir()),
+                         ["other", used.name, young.name])
+
+
+class Quiet(unittest.TestCase):
+    def test_waits_until_a_yield_is_cheap_and_not_longer_than_it_may(self):
+        prices, naps = iter([50.0, 50.0, 0.5, 50.0, 50.0]), []
+        quiet = machine.Quiet(0.8, lambda: next(prices), naps.append)
+        quiet.wait()
+        self.assertEqual((quiet.prices, len(naps)), ([0.5], 2))
+        quiet.wait()
+        self.assertEqual((quiet.prices, len(naps)), ([0.5, 50.0], 3))
+        self.assertEqual(quiet.disturbed(), 0.5)
+
+    def test_what_else_ran_is_told_with_its_price(self):
+        quiet = machine.Quiet(0, lambda: 49.0)
+        quiet.wait()
+        for crowded, said in ((True, "mostly that price"), (False, "given the processor back")):
+            self.assertIn(said, "".join(report.quiet_lines(quiet, crowded)))
+        calm = machine.Quiet(0, lambda: 0.5)
+        calm.wait()
+        self.assertEqual(list(report.quiet_lines(calm, True)), [])
 
 
 class Spawning(unittest.TestCase):
@@ -251,6 +368,20 @@ class Contenders(unittest.TestCase):
         tutti = contenders.tuttis("", "tutti", build, setting)[0]
         self.assertEqual(dict(tutti.environment), {"TUTTI_TRANSPORT": "tcp"})
         self.assertIn("left=10.0.0.1,right=10.0.0.2", tutti.launcher)
+
+    def test_sums_in_rank_order_take_part_where_a_claim_is_about_them(self):
+        def taking_part(operations):
+            names = [name for names, _ in contenders.groups(setting, None) for name in names]
+            return [name for name in names if name.endswith("ordered") and
+                    contenders.by_default(name, operations)]
+        setting = contenders.Setting(2, pathlib.Path("nowhere"))
+        self.assertEqual(taking_part(["all_reduce", "broadcast"]),
+                         ["tutti plain ordered", "tutti allocated ordered"])
+        self.assertEqual(taking_part(["broadcast"]), [])
+        build = (pathlib.Path("tutti"), pathlib.Path("harness"))
+        made = contenders.ordered(contenders.tuttis("", "tutti", build, setting))[0]
+        self.assertEqual(dict(made.environment), {"TUTTI_REDUCE_ORDER": "rank_tree"})
+        self.assertEqual(made.work(["all_reduce", "broadcast"]), ["all_reduce"])
 
     def test_a_floor_needs_ranks_that_its_two_workers_can_share(self):
         setting = contenders.Setting(3, pathlib.Path("nowhere"))

@@ -17,13 +17,18 @@ class Contender:
     """One column of the report: a program, how to start it, and where its buffers come from."""
     name: str
     # "tutti": what is judged; "peer": what it is judged by; "beside": reported beside the peers;
-    # "before": an older Tutti; "floor": no library, but what the machine can do
+    # "before": an older Tutti; "ordered": a Tutti whose sums do not depend on how they are done;
+    # "floor": no library, but what the machine can do
     role: str
     program: pathlib.Path
     launcher: tuple  # the command up to the program
     memory: str = "plain"  # of the harness: "plain" or "library"
     environment: tuple = ()  # (name, value)
     floor: str = ""  # of a Tutti: the floor of the same kind of buffers
+    operations: tuple = ()  # only these; all without
+
+    def work(self, operations):
+        return [name for name in operations if not self.operations or name in self.operations]
 
     def command(self, arguments):
         return [*self.launcher, str(self.program), "--memory", self.memory, *arguments]
@@ -72,6 +77,18 @@ def tuttis(suffix, role, build, setting):
                       (("TUTTI_SHARE_HEAP", "1"),), floor="floor direct"),
             Contender(f"tutti{suffix} allocated", role, harness, launcher, "library",
                       floor="floor direct")]
+
+
+ORDERED = " ordered"  # after the name of the Tutti that differs in nothing else
+ORDERED_OPERATIONS = ("all_reduce",)
+
+
+def ordered(made):
+    """The same Tuttis with reduce_order=rank_tree."""
+    order = ("TUTTI_REDUCE_ORDER", "rank_tree")
+    return [dataclasses.replace(one, name=one.name + ORDERED, role="ordered", floor="",
+                                environment=(*one.environment, order),
+                                operations=ORDERED_OPERATIONS) for one in made]
 
 
 def tutti_names(setting, revision=""):
@@ -161,9 +178,14 @@ def groups(setting, against):
     others = groups_over_tcp(setting) if setting.hosts else groups_on_one_host(setting)
     before = [(tutti_names(setting, against),
                lambda: tuttis(f"@{against}", "before", builds.revision(against), setting))]
-    return [(tutti_names(setting),
-             lambda: tuttis("", "tutti", builds.tutti(setting.build), setting)),
-            *(before if against else []), *others]
+    names = tutti_names(setting)
+    in_order = [] if setting.hosts else [name + ORDERED for name in names]
+
+    def today():
+        made = tuttis("", "tutti", builds.tutti(setting.build), setting)
+        return [*made, *ordered(made)]
+
+    return [([*names, *in_order], today), *(before if against else []), *others]
 
 
 def groups_over_tcp(setting):
@@ -182,15 +204,22 @@ def groups_on_one_host(setting):
             (["floor staged"], lambda: floor("staged", setting))]
 
 
-def assemble(setting, against, only):
-    """(contenders, {name: why it cannot take part}), of those named in `only`, or all if empty.
+def by_default(name, operations):
+    """Whether it takes part unasked: a claim is about all_reduce from buffers of two kinds."""
+    return not name.endswith(ORDERED) or ("shared heap" not in name and
+                                          bool(set(operations) & set(ORDERED_OPERATIONS)))
+
+
+def assemble(setting, against, only, operations=ORDERED_OPERATIONS):
+    """(contenders, {name: why it cannot take part}), of those named in `only`, or if that is empty
+    of all that have something to do.
 
     Raises KeyError with the names that are nobody's.
     """
     present, absent = [], {}
     offered = groups(setting, against)
     known = [name for names, _ in offered for name in names]
-    wanted = only or known
+    wanted = only or [name for name in known if by_default(name, operations)]
     if set(wanted) - set(known):
         raise KeyError(", ".join(sorted(set(wanted) - set(known))), ", ".join(known))
     for names, make in offered:

@@ -38,9 +38,10 @@ def time_us(outcome, work):
     return spread([value for value in launch_values(outcome, work) if value is not None])
 
 
-def ratio(over, under, work):
-    """How many times longer `over` takes than `under`, round by round; None without rounds."""
-    pairs = zip(launch_values(over, work), launch_values(under, work))
+def ratio(over, under, work, other_work=None):
+    """How many times longer `over` takes than `under`, round by round; None without rounds. With
+    `other_work`, that is what `over` does."""
+    pairs = zip(launch_values(over, other_work or work), launch_values(under, work))
     return spread([a / b for a, b in pairs if a is not None and b])
 
 
@@ -71,6 +72,10 @@ class Row:
     reached: dict = dataclasses.field(default_factory=dict)
     # Name of a floor: Spread of the best peer's time over its time: what there is to gain.
     room: dict = dataclasses.field(default_factory=dict)
+    # Name of a Tutti: Spread of its time over that of the same one with sums in rank order.
+    order: dict = dataclasses.field(default_factory=dict)
+    # Name of a Tutti: Spread of its time with f32 over that with this type, of as many bytes.
+    rate: dict = dataclasses.field(default_factory=dict)
     rounds: int = 0  # in which a Tutti ran
 
 
@@ -103,18 +108,24 @@ def row(named, outcomes, work):
             result.gains[name] = ratio(outcomes[best_peer], ours, work)
         result.reached[name] = present_only(
             {floor: ratio(outcomes[floor], ours, work) for floor in floors})
+        for other in named["ordered"]:
+            if other.rsplit(" ", 1)[0] == name:
+                result.order[name] = ratio(ours, outcomes[other], work)
+        if work[1] != "f32":
+            result.rate[name] = ratio(ours, ours, work, (work[0], "f32", work[2]))
         for before in named["before"]:
             if before.split(" ", 1)[-1] == name.split(" ", 1)[-1]:
                 result.changes[name] = ratio(outcomes[before], ours, work)
     if best_peer:
         result.room = present_only(
             {floor: ratio(outcomes[best_peer], outcomes[floor], work) for floor in floors})
-    result.gains, result.changes = present_only(result.gains), present_only(result.changes)
+    for ratios in ("gains", "changes", "order", "rate"):
+        setattr(result, ratios, present_only(getattr(result, ratios)))
     return result
 
 
 def table(present, outcomes, kind, sizes):
     """`kind` is (operation, type)."""
     named = {role: [c.name for c in present if c.role == role] for role in
-             ("tutti", "peer", "before", "floor")}
+             ("tutti", "peer", "before", "ordered", "floor")}
     return Table(*kind, [row(named, outcomes, (*kind, size)) for size in sizes])

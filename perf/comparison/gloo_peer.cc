@@ -9,6 +9,7 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -57,6 +58,8 @@ class GlooPeer : public Peer {
     try {
       if (call.type == Type::f32)
         run_typed<float>(call, &gloo::sum<float>);
+      else if (call.type == Type::f16)
+        run_typed<gloo::float16>(call, &gloo::sum<gloo::float16>);
       else
         run_typed<std::uint16_t>(call, &sum_bfloat16);
       return true;

@@ -3,16 +3,23 @@
 All contenders take part in every round, each time beginning with another one, so that what the
 machine does meanwhile falls on all of them alike. Knows nothing of what the figures mean.
 """
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import builds
+
+PREFIX = "tutti-compare-"  # of a launch's folder
+YOUNG_S = 60
 
 
 @dataclasses.dataclass
@@ -77,27 +84,102 @@ def read_report(path):
     return lines[0], rows, unable
 
 
+def shared_memory():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+
+
+def lock(path):
+    """A file descriptor that keeps a folder ours; None if it is somebody's. Ends with us."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        return None
+    return folder
+
+
+@contextlib.contextmanager
+def scratch():
+    """A folder in shared memory for the time of a launch."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=shared_memory()) as folder:
+        held = lock(folder)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            if held is not None:
+                os.close(held)
+
+
+def remove_leftovers(where=None):
+    """Removes the folders of runs that were killed: nobody holds them any more."""
+    for path in pathlib.Path(where or shared_memory()).glob(PREFIX + "*"):
+        with contextlib.suppress(OSError):
+            # A young one may not be locked yet.
+            if path.is_symlink() or time.time() - path.stat().st_mtime < YOUNG_S:
+                continue
+            held = lock(path)
+            if held is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(held)
+
+
+class Ending:
+    """Being told to end is no reason to leave contenders running or folders behind."""
+    starting = False  # a process that nobody holds yet
+    told = 0
+
+    @classmethod
+    def hear(cls, number, _):
+        cls.told = number
+        if not cls.starting:
+            sys.exit(128 + number)
+
+    @classmethod
+    def start(cls, *arguments, **options):
+        """Popen(); who is told to end from here on ends in started()."""
+        cls.starting = True
+        try:
+            return subprocess.Popen(*arguments, **options)
+        except BaseException:
+            cls.starting = False
+            raise
+
+    @classmethod
+    def started(cls):
+        """Somebody holds the process now."""
+        cls.starting = False
+        if cls.told:
+            sys.exit(128 + cls.told)
+
+
+def end_in_order():
+    for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(told, Ending.hear)
+
+
 def launch(contender, plan, patience_s):
     """One launch. Raises Failed."""
-    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     log = builds.OWN_BUILDS / "logs" / (contender.name.replace(" ", "-") + ".run.log")
     log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="compare-", dir=shared) as folder:
-        stage, report = pathlib.Path(folder) / "stage", pathlib.Path(folder) / "report"
-        meeting = pathlib.Path(folder) / "meeting"  # for libraries whose ranks meet by files
+    with scratch() as folder:
+        stage, report = folder / "stage", folder / "report"
+        meeting = folder / "meeting"  # for libraries whose ranks meet by files
         stage.touch()
         meeting.mkdir()
         command = contender.command([
             "--stage", str(stage), "--report", str(report),
-            "--operations", ",".join(plan.operations), "--types", ",".join(plan.types),
+            "--operations", ",".join(contender.work(plan.operations)),
+            "--types", ",".join(plan.types),
             "--sizes", ",".join(str(size) for size in plan.sizes),
             "--seconds", f"{plan.seconds_per_size:.4f}", "--least-calls", str(plan.least_calls)])
         with open(log, "w", encoding="utf-8") as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
-                                       stderr=subprocess.STDOUT, start_new_session=True,
-                                       env={**os.environ, "COMPARE_FOLDER": str(meeting),
-                                            **dict(contender.environment)})
+            process = Ending.start(command, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env={**os.environ, "COMPARE_FOLDER": str(meeting),
+                                        **dict(contender.environment)})
         try:
+            Ending.started()
             code = process.wait(timeout=patience_s)
         except subprocess.TimeoutExpired:
             raise Failed(f"did not end within {patience_s:.0f} s") from None
@@ -113,12 +195,13 @@ def launch(contender, plan, patience_s):
     return said, rows, unable
 
 
-def run_round(turn, present, outcomes, plan, patience_s):
+def run_round(turn, present, outcomes, plan, patience_s, quiet):
     for place in range(len(present)):
         contender = present[(turn + place) % len(present)]
         outcome = outcomes[contender.name]
         if outcome.failures and not outcome.ran():
             continue  # it could not run at the first try; waiting for it again helps nobody
+        quiet.wait()
         try:
             said, rows, unable = launch(contender, plan, patience_s)
         except Failed as reason:
@@ -130,7 +213,7 @@ def run_round(turn, present, outcomes, plan, patience_s):
         outcome.launches.append(rows)
 
 
-def run(present, plan, progress):
+def run(present, plan, progress, quiet):
     """{contender's name: Outcome}. `progress` is told a line of text after each round."""
     outcomes = {contender.name: Outcome() for contender in present}
     begin = time.monotonic()
@@ -141,7 +224,7 @@ def run(present, plan, progress):
         if turn > 0 and longest > left:
             progress(f"time is up after {turn} of {plan.launches} rounds")
             break
-        run_round(turn, present, outcomes, plan, max(30.0, left / 2))
+        run_round(turn, present, outcomes, plan, max(30.0, left / 2), quiet)
         longest = max(longest, time.monotonic() - started)
         progress(f"round {turn + 1} of {plan.launches}: {time.monotonic() - started:.0f} s")
     return outcomes

@@ -2,8 +2,18 @@
 // it, with data that its owner rewrites before the call and reads after it. Rank 0 writes a line of
 // JSON about the launch and one per size; perf/compare starts launches and compares them.
 //
+// Where each rank has a core, a call is timed by itself, from a common start to the end of the last
+// rank. With more ranks than cores there is no common start: who waits for it at a barrier has a
+// core that another needs, and what is timed is how the system hands the cores over between the
+// ranks in the barrier and those in the call (58 us for a call of 6, whoever the contender). There,
+// what a program would see is timed: a loop of many calls, each between its owner's writing and
+// reading, with nothing of the harness in it, less the same loop without the calls. That is
+// what the calls add to the program, and leaves the owners' work out, as above, where it is outside
+// the timed part.
+//
 // Deliberately knows nothing of the library that it measures: that is peer.hpp.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +33,12 @@ constexpr std::size_t kMostTrialCalls = 300;               // of each way, where
 constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
 constexpr std::size_t kCheapBytes = std::size_t{4} << 20;  // ... this much data in all
 constexpr double kOvertime = 3;                            // times the time, for them
+constexpr double kBatchSeconds = 0.01;                     // several time slices of each rank, ...
+constexpr double kBatches = 8;                             // ... if the time is enough for so many
+constexpr std::size_t kMostInBatch = 10000;
+constexpr double kTriesPerSecond = 50;  // of a measurement, for a quiet moment before each batch
+constexpr double kMostTries = 9;
+constexpr std::size_t kEnoughQuiet = 5;  // batches: with so many, the others are left out
 constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
 // What a peer's ranks put in and get out in one kind of call.
@@ -64,11 +80,14 @@ class Memories {
 class Launch {
  public:
   Launch(Peer& peer, Stage& stage, const Options& options)
-      : peer_(peer), stage_(stage), options_(options), numbers_(peer.size()) {}
+      : peer_(peer),
+        stage_(stage),
+        options_(options),
+        numbers_(peer.size()),
+        crowded_(stage.settle(peer.size())) {}
 
-  // The time of every call of this work, sorted; on rank 0 only, as is which way it was done.
-  // False: a call failed.
-  bool measure(const Work& work, std::vector<Nanoseconds>& times, std::string& way) {
+  // The time of every call or batch of this work, on rank 0 only. False: a call failed.
+  bool measure(const Work& work, Times& times) {
     const Memories memories(peer_, work);
     if (!memories.ok()) {
       std::fprintf(stderr, "no memory for two buffers of %zu bytes\n", work.bytes);
@@ -80,12 +99,52 @@ class Launch {
     std::size_t best = 0;
     if (ways.size() > 1 && !try_all(ways.size(), best)) return false;
     peer_.choose(best);
-    way = ways[best];
-    return repeat(options_.seconds / 4, warm_up_calls(), kMostWarmUpCalls, times) &&
-           repeat(options_.seconds, options_.least_calls, options_.most_calls, times);
+    times.way = ways[best];
+    if (!warm_up(options_.seconds / 4, warm_up_calls()) ||
+        !repeat(options_.seconds, options_.least_calls, options_.most_calls, times.calls))
+      return false;
+    times.batch = batch_;
+    times.quiet = quiet_;
+    return true;
   }
 
  private:
+  // Also finds out how many calls fill a batch.
+  bool warm_up(double seconds, std::size_t least) {
+    std::vector<Nanoseconds> unused;
+    batch_ = 1;
+    if (!repeat(seconds, least, kMostWarmUpCalls, unused)) return false;
+    return !crowded_ || fill_batch();
+  }
+
+  // From one call on, whose time is mostly that of waking up in the barrier, until the time says
+  // how many are enough. The least of some counts: one stall must not leave a batch short.
+  bool fill_batch() {
+    const double wanted = 1e9 * std::min(kBatchSeconds, options_.seconds / kBatches);
+    for (;;) {
+      double took = 0;
+      if (!time_batch(took)) return false;
+      const bool enough = took > wanted / 4;
+      const double factor = enough ? wanted / took : 8;
+      const double calls = std::round(factor * static_cast<double>(batch_));
+      batch_ = std::clamp<std::size_t>(static_cast<std::size_t>(calls), 1, kMostInBatch);
+      if (enough || batch_ == kMostInBatch) return true;
+    }
+  }
+
+  // The same on all ranks, in nanoseconds; with the owners' work.
+  bool time_batch(double& took) {
+    std::vector<Nanoseconds> unused;
+    std::uint64_t least = UINT64_MAX;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      if (!repeat(0, 1, 1, unused)) return false;
+      least = std::min(least, static_cast<std::uint64_t>(stage_.slowest(0)));
+      least = stage_.agree(least);
+    }
+    took = static_cast<double>(least);
+    return true;
+  }
+
   // At least: connections, plans, page faults.
   std::size_t warm_up_calls() const { return work_.bytes >= kDearBytes ? 1 : 2; }
 
@@ -104,9 +163,7 @@ class Launch {
     std::vector<Nanoseconds> times;
     for (std::size_t way = 0; way < ways; ++way) {
       peer_.choose(way);
-      if (!repeat(seconds / 4, 1, kMostWarmUpCalls, times) ||
-          !repeat(seconds, least, kMostTrialCalls, times))
-        return false;
+      if (!warm_up(seconds / 4, 1) || !repeat(seconds, least, kMostTrialCalls, times)) return false;
       medians.push_back(times.empty() ? 0 : at_quantile_us(times, 0.5));
     }
     const auto least_median = std::min_element(medians.begin(), medians.end());
@@ -114,36 +171,87 @@ class Launch {
     return true;
   }
 
-  // One measured call with its owner's work around it.
-  bool call_once(std::size_t call) {
-    ++number_;
+  // The owners' work before a call and after it.
+  void write() {
     int rank = peer_.rank();
     for (const Buffers& buffers : call_.ranks)
       numbers_.write(work_, rank++, buffers.input, number_);
-    const Nanoseconds start = stage_.start_together();
-    const bool done = peer_.run(call_);
-    stage_.record(call, now_ns() - start);
-    rank = peer_.rank();
+  }
+  void read() {
+    int rank = peer_.rank();
     for (const Buffers& buffers : call_.ranks)
       stage_.add_wrong(numbers_.check(work_, rank++, buffers.output, number_));
+  }
+
+  // One measured call with its owner's work around it.
+  bool call_once(std::size_t sample) {
+    ++number_;
+    write();
+    const Nanoseconds start = stage_.start_together();
+    const bool done = peer_.run(call_);
+    stage_.record(sample, now_ns() - start);
+    read();
     return done;
   }
 
-  // Calls until the time is over, within the limits on their number. False: a call failed.
+  // A measured batch, and the same without the calls: what the last call left is still right.
+  // Whether something else ran on a core before or after it is recorded beside it.
+  bool call_many(std::size_t sample) {
+    const Nanoseconds price = stage_.await_quiet(tries_);
+    stage_.start_together();
+    for (std::size_t call = 0; call < batch_; ++call) {
+      ++number_;
+      write();
+      if (!peer_.run(call_)) return false;
+      read();
+    }
+    stage_.record(3 * sample, now_ns() - stage_.announced_start());
+    stage_.start_together();
+    for (std::size_t call = 0; call < batch_; ++call) {
+      write();
+      read();
+    }
+    stage_.record(3 * sample + 1, now_ns() - stage_.announced_start());
+    stage_.meet();
+    stage_.record(3 * sample + 2, std::max(price, stage_.yield_price()));
+    return true;
+  }
+
+  // With more ranks than cores, whatever else runs takes the time slices that ranks give away to
+  // each other, and times are its own, not the library's. Whether it ran is decided by what a yield
+  // costs, never by the times.
+  void take_times(std::size_t samples, std::vector<Nanoseconds>& times) {
+    std::vector<bool> quiet(samples, true);
+    for (std::size_t sample = 0; crowded_ && sample < samples; ++sample)
+      quiet[sample] = stage_.slowest(3 * sample + 2) <= Stage::kQuietYield;
+    quiet_ = static_cast<std::size_t>(std::count(quiet.begin(), quiet.end(), true));
+    for (std::size_t sample = 0; sample < samples; ++sample)
+      if (quiet[sample] || quiet_ < kEnoughQuiet) times.push_back(time_of(sample));
+  }
+
+  // Of a call that was measured by itself or in a batch. Requires  a meet() since.
+  Nanoseconds time_of(std::size_t sample) const {
+    if (!crowded_) return stage_.slowest(sample);
+    const Nanoseconds added = stage_.slowest(3 * sample) - stage_.slowest(3 * sample + 1);
+    return std::max<Nanoseconds>(added / static_cast<Nanoseconds>(batch_), 1);
+  }
+
+  // Calls, or batches of them, until the time is over, within the limits on their number. False: a
+  // call failed.
   bool repeat(double seconds, std::size_t least, std::size_t most,
               std::vector<Nanoseconds>& times) {
     const Nanoseconds end = now_ns() + static_cast<Nanoseconds>(seconds * 1e9);
+    tries_ = 1 + static_cast<int>(std::min(seconds * kTriesPerSecond, kMostTries));
     std::size_t calls = 0;
     const auto more = [&] {
       const Nanoseconds overtime = now_ns() - end;
       return calls < least || (calls < most && (overtime < 0 || too_few(calls, overtime, seconds)));
     };
     for (; stage_.agree(more() ? 1 : 0) != 0; ++calls)
-      if (!call_once(calls)) return false;
+      if (crowded_ ? !call_many(calls) : !call_once(calls)) return false;
     stage_.meet();
     times.clear();
-    for (std::size_t call = 0; call < calls && peer_.rank() == 0; ++call)
-      times.push_back(stage_.slowest(call));
+    if (peer_.rank() == 0) take_times(calls, times);
     std::sort(times.begin(), times.end());
     stage_.meet();  // nobody records again before rank 0 has read
     return true;
@@ -153,6 +261,10 @@ class Launch {
   Stage& stage_;
   const Options& options_;
   Numbers numbers_;
+  bool crowded_;  // there are more ranks than cores
+  std::size_t batch_ = 1;
+  int tries_ = 1;          // to find a quiet moment for a batch
+  std::size_t quiet_ = 0;  // samples of the last repeat() beside which nothing else ran
   Work work_;
   Call call_;
   std::uint64_t number_ = 0;  // of calls so far, of any kind
@@ -161,13 +273,12 @@ class Launch {
 // False: a call failed.
 bool measure_kind(Launch& launch, const Stage& stage, const Options& options, Work work,
                   std::FILE* report) {
-  std::vector<Nanoseconds> times;
-  std::string way;
+  Times times;
   for (const std::size_t bytes : options.sizes) {
     work.bytes = bytes;
     const std::size_t wrong_before = stage.wrong();
-    if (!launch.measure(work, times, way)) return false;
-    if (report != nullptr) tell_work(report, work, way, times, stage.wrong() - wrong_before);
+    if (!launch.measure(work, times)) return false;
+    if (report != nullptr) tell_work(report, work, times, stage.wrong() - wrong_before);
   }
   return true;
 }

@@ -24,12 +24,14 @@ namespace tutti::comparison {
 template <class Bits>
 class Table {
  public:
-  Table(int ranks, int largest_sum) : modulus_(modulus(ranks, largest_sum)) {
+  using BitsOf = Bits (*)(std::size_t number);
+
+  Table(int ranks, int largest_sum, BitsOf bits_of) : modulus_(modulus(ranks, largest_sum)) {
     for (std::size_t place = 0; place < modulus_ + kPeriod; ++place) {
       std::size_t sum = 0;
       for (int rank = 0; rank < ranks; ++rank) sum += (place + of_rank(rank)) % modulus_;
-      single_.push_back(bits_of(static_cast<float>(place % modulus_)));
-      sum_.push_back(bits_of(static_cast<float>(sum)));
+      single_.push_back(bits_of(place % modulus_));
+      sum_.push_back(bits_of(sum));
     }
   }
 
@@ -64,9 +66,6 @@ class Table {
     while (result > 2 && std::gcd(result, std::size_t{3 * 7 * 11 * 13}) != 1) --result;
     return result;
   }
-  static Bits bits_of(float value) {
-    return static_cast<Bits>(std::bit_cast<std::uint32_t>(value) >> (32 - 8 * sizeof(Bits)));
-  }
   std::size_t start(std::size_t place, std::size_t at) const {
     return (place + 13 * (at / kPeriod)) % modulus_;
   }
@@ -78,7 +77,11 @@ class Table {
 
 class Numbers {
  public:
-  explicit Numbers(int ranks) : ranks_(ranks), f32_(ranks, 1 << 24), bf16_(ranks, 1 << 8) {}
+  explicit Numbers(int ranks)
+      : ranks_(ranks),
+        f32_(ranks, 1 << 24, of_f32),
+        bf16_(ranks, 1 << 8, of_bf16),
+        f16_(ranks, 1 << 11, of_f16) {}
 
   // What the owner puts in before a call. All but the root of a broadcast put in nothing.
   void write(const Work& work, int rank, void* input, std::uint64_t call) const {
@@ -112,17 +115,30 @@ class Numbers {
     return Table<std::uint32_t>::of_rank(rank) + 11 * block + 7 * static_cast<std::size_t>(call);
   }
 
+  static std::uint32_t of_f32(std::size_t number) {
+    return std::bit_cast<std::uint32_t>(static_cast<float>(number));
+  }
+  static std::uint16_t of_bf16(std::size_t number) {
+    return static_cast<std::uint16_t>(of_f32(number) >> 16);
+  }
+  // Its exponent has other bounds and its fraction ten bits; a normal number, or zero.
+  static std::uint16_t of_f16(std::size_t number) {
+    constexpr std::uint32_t kLessExponent = (127 - 15) << 10;
+    return static_cast<std::uint16_t>(number == 0 ? 0 : (of_f32(number) >> 13) - kLessExponent);
+  }
+
   template <class Use>
   void with_table(Type type, void* memory, Use use) const {
     if (type == Type::f32)
       use(f32_, static_cast<std::uint32_t*>(memory));
     else
-      use(bf16_, static_cast<std::uint16_t*>(memory));
+      use(type == Type::bf16 ? bf16_ : f16_, static_cast<std::uint16_t*>(memory));
   }
 
   int ranks_;
   Table<std::uint32_t> f32_;
   Table<std::uint16_t> bf16_;
+  Table<std::uint16_t> f16_;
 };
 
 }  // namespace tutti::comparison

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kUsage =
     "This program is started by perf/compare, with --stage FILE --report FILE\n"
     "--sizes BYTES,BYTES,... [--memory plain|library] [--operations NAME,...]\n"
-    "[--types f32,bf16] [--seconds S] [--least-calls N] [--most-calls N]\n";
+    "[--types f32,bf16,f16] [--seconds S] [--least-calls N] [--most-calls N]\n";
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -79,7 +79,7 @@ bool take(const std::string& name, const std::string& value, Options& options) {
 bool parse(int argc, char** argv, Options& options) {
   bool good = argc % 2 == 1;
   for (int i = 1; good && i + 1 < argc; i += 2) good = take(argv[i], argv[i + 1], options);
-  options.most_calls = std::clamp<std::size_t>(options.most_calls, 1, Stage::kMaxCalls);
+  options.most_calls = std::clamp<std::size_t>(options.most_calls, 1, Stage::kMaxCalls / 3);
   options.least_calls = std::clamp<std::size_t>(options.least_calls, 1, options.most_calls);
   good = good && !options.stage.empty() && !options.report.empty() && !options.sizes.empty() &&
          !options.operations.empty() && !options.types.empty();

@@ -1,5 +1,13 @@
 """Says what a comparison found: as a table for the terminal, as Markdown, and as JSON. Knows
 nothing of how the figures came about."""
+import statistics
+
+# By whether there are more ranks than cores.
+MEANING = {
+    False: "Microseconds of a call: the median over launches of the median over calls of the\n"
+           "slowest rank's time",
+    True: "Microseconds that a call adds to a loop of its owner's writing and reading, between\n"
+          "more ranks than cores: the median over launches of the median over batches"}
 
 
 def size_name(size, short=False):
@@ -44,15 +52,21 @@ def cells(rows, present):
     """Header and lines, as text."""
     names = [contender.name for contender in present]
     judged = [contender.name for contender in present if contender.role == "tutti"]
-    compared = [name for name in judged if any(name in row.changes for row in rows)]
+    compared, ordered, rated = ([name for name in judged if any(name in of(row) for row in rows)]
+                                for of in (lambda row: row.changes, lambda row: row.order,
+                                           lambda row: row.rate))
     floors = floors_of(present)
     header = ["size", *names, "best peer", *(f"best peer / {name}" for name in judged),
               *(f"{floor} / {name}" for name, floor in floors.items()),
-              *(f"before / {name}" for name in compared)]
+              *(f"before / {name}" for name in compared),
+              *(f"{name} / in rank order" for name in ordered),
+              *(f"f32 / {name}" for name in rated)]
     lines = [[size_name(row.size), *(time_cell(row, name) for name in names),
               row.best_peer or "-", *(with_spread(row.gains.get(name)) for name in judged),
               *(floor_cell(row, name, floor) for name, floor in floors.items()),
-              *(with_spread(row.changes.get(name)) for name in compared)] for row in rows]
+              *(with_spread(row.changes.get(name)) for name in compared),
+              *(with_spread(row.order.get(name)) for name in ordered),
+              *(with_spread(row.rate.get(name)) for name in rated)] for row in rows]
     return header, lines
 
 
@@ -67,7 +81,7 @@ def as_markdown(header, lines):
                      for line in [header, ["---:"] * len(header), *lines])
 
 
-def said_of(claim, operation, name):
+def said_of(claim, operation, name, type_name):
     where = f"from {size_name(claim.least)}" if claim.least else "at every size"
     if claim.below < 1 << 62:
         where = f"below {size_name(claim.below)}" if not claim.least else \
@@ -75,8 +89,11 @@ def said_of(claim, operation, name):
     what = {"peer": f"{claim.figure:g} of the best peer's speed",
             "floor": f"{claim.figure:g} of its floor",
             "either": f"{claim.figure:g} of the best peer's speed or {claim.of_floor:g} of the "
-                      "fastest floor"}[claim.measure]
-    return f"claim {claim.number}: {operation}, {name}, {where}, at least {what}"
+                      "fastest floor",
+            "order": f"{claim.figure:g} of the speed in any order when in rank order",
+            "rate": f"{claim.figure:g} of the bytes a second of f32"}[claim.measure]
+    of_type = "" if type_name == "f32" else f" of {type_name}"
+    return f"claim {claim.number}: {operation}{of_type}, {name}, {where}, at least {what}"
 
 
 def verdict_lines(verdicts, needed_rounds):
@@ -88,7 +105,8 @@ def verdict_lines(verdicts, needed_rounds):
         held = len(verdict.findings) - len(missed)
         doubt = "" if verdict.rounds >= needed_rounds else \
             f"; not proved, {verdict.rounds} of {needed_rounds} rounds"
-        yield (f"{said_of(verdict.claim, verdict.operation, verdict.contender)}: {said}"
+        about = said_of(verdict.claim, verdict.operation, verdict.contender, verdict.type)
+        yield (f"{about}: {said}"
                f" ({held} of {len(verdict.findings)} sizes{doubt})")
 
 
@@ -113,6 +131,16 @@ def pinning_lines(outcomes, ranks, usable_cpus):
             yield f"{name}: ranks were not pinned apart: {outcome.cpus}"
 
 
+def quiet_lines(quiet, crowded):
+    """What else ran counts for much where ranks hand the cores over to each other."""
+    if quiet.disturbed() > 0.1:
+        what = "the times of all contenders are mostly that price" if crowded else \
+            "a contender that yields is given the processor back that much later"
+        yield (f"before {100 * quiet.disturbed():.0f} % of the launches something else ran (a "
+               f"yield took {statistics.median(quiet.prices):.1f} us, at most "
+               f"{max(quiet.prices):.1f}; where nothing runs, 0.5): {what}")
+
+
 def markdown(result, sections, notes, chart_name):
     """sections: [(title, header, lines)]."""
     machine = "\n".join(f"- {name.replace('_', ' ')}: {value}"
@@ -125,9 +153,9 @@ def markdown(result, sections, notes, chart_name):
 
 {result['date']}, Tutti {result['revision']}: `{result['command']}`
 
-Microseconds of a call: the median over launches of the median over calls of the slowest rank's
-time; in brackets the least and the greatest launch. Every owner rewrites its input before a call
-and reads its output after it. A ratio above 1 means that Tutti is faster; it is the median over
+{MEANING[result['crowded']]}; in brackets the least and
+the greatest launch. Every owner rewrites its input before a call and reads its output after it. A
+ratio above 1 means that Tutti is faster; it is the median over
 rounds of the ratio within a round. Of a floor, 1 would be all that the machine can do.
 
 {tables}
@@ -155,7 +183,9 @@ def json_ratios(ratios):
 def json_row(row):
     return {"bytes": row.size, "best_peer": row.best_peer, "time_us": json_ratios(row.times),
             "best_peer_over": json_ratios(row.gains), "before_over": json_ratios(row.changes),
-            "ways": row.ways, "best_peer_over_floor": json_ratios(row.room),
+            "any_order_over_rank_order": json_ratios(row.order),
+            "f32_over": json_ratios(row.rate), "ways": row.ways,
+            "best_peer_over_floor": json_ratios(row.room),
             "floor_over": {name: json_ratios(of) for name, of in row.reached.items()}}
 
 
@@ -167,8 +197,8 @@ def json_table(table):
 def json_verdict(verdict):
     claim = verdict.claim
     return {"claim": claim.number, "contender": verdict.contender,
-            "operation": verdict.operation, "rounds": verdict.rounds,
-            "said": said_of(claim, verdict.operation, verdict.contender),
+            "operation": verdict.operation, "type": verdict.type, "rounds": verdict.rounds,
+            "said": said_of(claim, verdict.operation, verdict.contender, verdict.type),
             "sizes": [{"bytes": finding.size, "value": round(finding.value, 4),
                        "needed": round(finding.needed, 4), "holds": finding.holds}
                       for finding in verdict.findings]}

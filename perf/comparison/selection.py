@@ -6,7 +6,7 @@ import re
 import builds
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-TYPES = ("f32", "bf16")
+TYPES = ("f32", "bf16", "f16")
 
 
 def parse_size(text):
@@ -39,7 +39,7 @@ def add_arguments(parser, sizes):
     parser.add_argument("--operations", type=names_from(OPERATIONS), metavar="NAME,...",
                         help=f"of {', '.join(OPERATIONS)}")
     parser.add_argument("--types", type=names_from(TYPES), metavar="NAME,...",
-                        help="of f32, bf16; default f32")
+                        help="of f32, bf16, f16; default f32")
     parser.add_argument("--sizes", type=parse_sizes, metavar="BYTES,...",
                         help=f"default {sizes}")
     parser.add_argument("--ranks", type=int, default=2, help="default 2")

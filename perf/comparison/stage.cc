@@ -15,8 +15,13 @@ namespace tutti::comparison {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr int kSpinsBeforeYield = 2000;
 constexpr Nanoseconds kPatience = 60'000'000'000;
+// With a core for every rank, nobody yields before the other must have lost its core. A yield has
+// consequences: Linux takes from who yields the rest of its time slice, and a library whose threads
+// sleep within the measured call, and are woken, is then not let in before the next tick where
+// anything else runs (Gloo: 4 ms a call, which is the tick, instead of 0.1).
+constexpr Nanoseconds kSpinning = 20'000'000;
+constexpr useconds_t kNapUs = 20;
 // Long enough for the news of the moment to reach the others, which takes a cache line's travel.
 constexpr Nanoseconds kLeadPerRank = 500;
 
@@ -26,22 +31,6 @@ void pause_briefly() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-template <typename Condition>
-void wait_until(Condition condition) {
-  for (int spin = 0; spin < kSpinsBeforeYield; ++spin) {
-    if (condition()) return;
-    pause_briefly();
-  }
-  // Ranks may be more than cores, or something else may hold the core of one that is late.
-  const Nanoseconds deadline = now_ns() + kPatience;
-  while (!condition()) {
-    sched_yield();
-    if (now_ns() < deadline) continue;
-    std::fprintf(stderr, "a rank did not come to the start barrier within a minute\n");
-    std::_Exit(1);
-  }
 }
 
 }  // namespace
@@ -59,6 +48,7 @@ struct alignas(kLine) Stage::Podium {
 struct alignas(kLine) Stage::Seat {
   std::atomic<std::uint64_t> meetings;
   std::size_t wrong;
+  Nanoseconds price;
   cpu_set_t cpus;
   alignas(kLine) Nanoseconds times[kMaxCalls];
 };
@@ -88,6 +78,31 @@ Stage::Stage(void* memory, std::size_t bytes, int rank, int size)
 
 Stage::~Stage() { munmap(memory_, bytes_); }
 
+template <typename Condition>
+void Stage::wait_until(Condition condition) const {
+  const Nanoseconds begin = now_ns();
+  while (!condition()) {
+    const Nanoseconds waited = now_ns() - begin;
+    if (crowded_)
+      usleep(kNapUs);
+    else if (waited < kSpinning)
+      pause_briefly();
+    else
+      sched_yield();
+    if (waited < kPatience) continue;
+    std::fprintf(stderr, "a rank did not come to the start barrier within a minute\n");
+    std::_Exit(1);
+  }
+}
+
+bool Stage::settle(int ranks) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int rank = 0; rank < size_; ++rank) CPU_OR(&all, &all, &seat(rank).cpus);
+  crowded_ = ranks > CPU_COUNT(&all);
+  return crowded_;
+}
+
 Stage::Seat& Stage::seat(int rank) const {
   return reinterpret_cast<Seat*>(static_cast<Podium*>(memory_) + 1)[rank];
 }
@@ -106,12 +121,44 @@ void Stage::meet() {
   podium.meetings.store(meetings_, std::memory_order_release);
 }
 
+Nanoseconds Stage::yield_price() {
+  // Who has slept is given the core back at once for some time.
+  constexpr int kYields = 50;
+  const Nanoseconds begin = now_ns();
+  Nanoseconds took = 0;
+  for (int i = 0; i < kYields && took <= kYields * kQuietYield; ++i) {
+    sched_yield();
+    took = now_ns() - begin;
+  }
+  return took / kYields;
+}
+
+Nanoseconds Stage::await_quiet(int tries) {
+  constexpr useconds_t kPauseUs = 2000;
+  Nanoseconds price = 0;
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    if (attempt > 0) usleep(kPauseUs);
+    price = yield_price();
+    seat(rank_).price = price;
+    meet();
+    bool quiet = true;
+    for (int rank = 0; rank < size_; ++rank) quiet = quiet && seat(rank).price <= kQuietYield;
+    meet();  // nobody writes before all have read
+    if (quiet) break;
+  }
+  return price;
+}
+
 Nanoseconds Stage::start_together() {
   meet();
-  const Nanoseconds start = static_cast<Podium*>(memory_)->start.load(std::memory_order_relaxed);
+  const Nanoseconds start = announced_start();
   Nanoseconds now = now_ns();
   while (now < start) now = now_ns();
   return now;
+}
+
+Nanoseconds Stage::announced_start() const {
+  return static_cast<Podium*>(memory_)->start.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Stage::agree(std::uint64_t value_of_rank_0) {

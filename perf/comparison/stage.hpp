@@ -33,11 +33,26 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
   ~Stage();
 
+  // Whether there are more ranks than CPUs for them. Then whoever waits here sleeps, so that those
+  // who still work have the core; otherwise he spins. Requires  a meet() since open().
+  bool settle(int ranks);
+
   // A barrier. Ends the process when a rank stays away for a minute.
   void meet();
 
-  // A barrier that all ranks leave at the same moment; returns that moment.
+  // What giving the core up takes now, over a few tries: at most kQuietYield where nothing but
+  // these ranks runs; otherwise it is the time slice that something else got for it.
+  static Nanoseconds yield_price();
+  static constexpr Nanoseconds kQuietYield = 5'000;
+  // Waits, if need be, until nothing else runs, at most so many times two milliseconds; returns
+  // this rank's last price. All ranks call it, and say the same.
+  Nanoseconds await_quiet(int tries);
+
+  // A barrier that all ranks leave at the same moment, if each has a core; returns when this one
+  // left it.
   Nanoseconds start_together();
+  // The moment at which the last start_together() let them go.
+  Nanoseconds announced_start() const;
 
   // Every rank learns what rank 0 says.
   std::uint64_t agree(std::uint64_t value_of_rank_0);
@@ -60,11 +75,14 @@ class Stage {
 
   Stage(void* memory, std::size_t bytes, int rank, int size);
   Seat& seat(int rank) const;
+  template <typename Condition>
+  void wait_until(Condition condition) const;
 
   void* memory_;
   std::size_t bytes_;
   int rank_;
   int size_;
+  bool crowded_ = false;
   std::uint64_t meetings_ = 0;
 };
 

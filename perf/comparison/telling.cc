@@ -49,14 +49,15 @@ void tell_launch(std::FILE* report, const Peer& peer, const Stage& stage) {
   std::fputs("]}\n", report);
 }
 
-void tell_work(std::FILE* report, const Work& work, const std::string& way,
-               const std::vector<Nanoseconds>& times, std::size_t wrong) {
+void tell_work(std::FILE* report, const Work& work, const Times& times, std::size_t wrong) {
   tell_kind(report, work.operation, work.type);
-  std::fprintf(report,
-               ",\"bytes\":%zu,\"way\":%s,\"calls\":%zu,\"median_us\":%.3f,\"p10_us\":%.3f,"
-               "\"p90_us\":%.3f,\"wrong\":%zu}\n",
-               work.bytes, quoted(way).c_str(), times.size(), at_quantile_us(times, 0.5),
-               at_quantile_us(times, 0.1), at_quantile_us(times, 0.9), wrong);
+  std::fprintf(
+      report,
+      ",\"bytes\":%zu,\"way\":%s,\"calls\":%zu,\"batch\":%zu,\"quiet\":%zu,\"median_us\":%.3f,"
+      "\"p10_us\":%.3f,\"p90_us\":%.3f,\"wrong\":%zu}\n",
+      work.bytes, quoted(times.way).c_str(), times.calls.size() * times.batch, times.batch,
+      times.quiet, at_quantile_us(times.calls, 0.5), at_quantile_us(times.calls, 0.1),
+      at_quantile_us(times.calls, 0.9), wrong);
 }
 
 void tell_unable(std::FILE* report, Operation operation, Type type, const std::string& reason) {

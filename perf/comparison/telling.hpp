@@ -13,9 +13,16 @@ namespace tutti::comparison {
 
 void tell_launch(std::FILE* report, const Peer& peer, const Stage& stage);
 
-// Requires  times are sorted and not empty.
-void tell_work(std::FILE* report, const Work& work, const std::string& way,
-               const std::vector<Nanoseconds>& times, std::size_t wrong);
+// What was measured of one work.
+struct Times {
+  std::vector<Nanoseconds> calls;  // one per call or per batch of calls, sorted
+  std::size_t batch = 1;           // calls in a batch
+  std::size_t quiet = 0;           // of the calls or batches, those beside which nothing else ran
+  std::string way;
+};
+
+// Requires  there is a time.
+void tell_work(std::FILE* report, const Work& work, const Times& times, std::size_t wrong);
 
 void tell_unable(std::FILE* report, Operation operation, Type type, const std::string& reason);
 

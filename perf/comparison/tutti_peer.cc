@@ -31,8 +31,8 @@ class TuttiPeer : public Peer {
   }
 
   bool run(const Call& call) override {
-    const DataType type = call.type == Type::f32 ? DataType::float32 : DataType::bfloat16;
-    return succeeded(run_typed(call, type));
+    constexpr DataType kTypes[] = {DataType::float32, DataType::bfloat16, DataType::float16};
+    return succeeded(run_typed(call, kTypes[static_cast<std::size_t>(call.type)]));
   }
 
  private:

@@ -10,11 +10,11 @@
 namespace tutti::comparison {
 
 enum class Operation { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast };
-enum class Type { f32, bf16 };
+enum class Type { f32, bf16, f16 };
 
 inline constexpr std::array<std::string_view, 5> kOperationNames = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"};
-inline constexpr std::array<std::string_view, 2> kTypeNames = {"f32", "bf16"};
+inline constexpr std::array<std::string_view, 3> kTypeNames = {"f32", "bf16", "f16"};
 
 inline std::string_view name_of(Operation operation) {
   return kOperationNames[static_cast<std::size_t>(operation)];

@@ -71,6 +71,29 @@ struct AddBfloat16 {
   }
 };
 
+// Two sums per word, each widened to a float and narrowed again.
+struct AddFloat16 {
+  using Shorts = hn::Rebind<std::uint16_t, Words>;
+  using Halfs = hn::Rebind<hwy::float16_t, Words>;
+
+  // Of the lower halves of words whose upper halves are clear.
+  static HWY_INLINE auto widened(Vector words) {
+    const auto shorts = hn::DemoteTo(Shorts(), hn::BitCast(hn::RebindToSigned<Words>(), words));
+    return hn::PromoteTo(Floats(), hn::BitCast(Halfs(), shorts));
+  }
+  static HWY_INLINE Vector sum(Vector a, Vector b) {
+    const auto halfs = hn::DemoteTo(Halfs(), hn::Add(widened(a), widened(b)));
+    return hn::PromoteTo(Words(), hn::BitCast(Shorts(), halfs));
+  }
+  static HWY_INLINE Vector load_one(const std::byte* a, const std::byte* b) {
+    const Vector lower = hn::Set(Words(), 0xffffU);
+    const Vector x = load(a);
+    const Vector y = load(b);
+    const Vector high = sum(hn::ShiftRight<16>(x), hn::ShiftRight<16>(y));
+    return hn::Or(hn::ShiftLeft<16>(high), sum(hn::And(x, lower), hn::And(y, lower)));
+  }
+};
+
 template <class Load, Stores kStores, bool kTwo>
 HWY_INLINE void line(Places to, const std::byte* a, const std::byte* b, std::size_t at) {
   constexpr std::size_t kBytes = sizeof(std::uint32_t) * hn::MaxLanes(Words());
@@ -143,6 +166,8 @@ void add_all(Type type, Places to, const std::byte* a, const std::byte* b, std::
              Stores stores) {
   if (type == Type::f32)
     run<AddFloat32>(to, a, b, bytes, stores);
+  else if (type == Type::f16)
+    run<AddFloat16>(to, a, b, bytes, stores);
   else
     run<AddBfloat16>(to, a, b, bytes, stores);
 }
