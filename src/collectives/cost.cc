@@ -15,8 +15,10 @@
 namespace tutti::collectives {
 namespace {
 
-// Chunks up to here hardly show beside the arrival record in the cell that brings both.
-constexpr double kTinyChunkBytes = 256;
+// A payload costs more the more lines it is, up to here: from then on the processors fetch lines
+// before they are asked for. Never less than in proportion, so that two halves cost no less than
+// the whole.
+constexpr double kWholePayloadBytes = 2048;
 
 std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
@@ -384,8 +386,8 @@ class SliceSimulation {
     const CostGraph::Step& step = graph_.steps_[s];
     const double processor_rate = machine_.rate(step.processor);
     const double start_ns = std::max(states_[s].ready_ns, free_ns_[step.processor]);
-    const double overhead_ns =
-        step.overhead_ns + (chunk_bytes_ > kTinyChunkBytes ? step.payload_ns : 0);
+    const double payload_share = std::min(1.0, chunk_bytes_ / kWholePayloadBytes);
+    const double overhead_ns = step.overhead_ns + step.payload_ns * payload_share;
     double end_ns = occupy(step.processor, start_ns,
                            overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {

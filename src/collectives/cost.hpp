@@ -29,7 +29,7 @@ struct MessageOverhead {
   double receive_ns = 0;  // of the receiver's: found in it and released
   double signal_ns = 0;   // of either end's, when it travels direct
   double wake_ns = 0;     // until the receiver sees it, while processors can do other things
-  double payload_ns = 0;  // of either end's, when staged data are more than a few lines
+  double payload_ns = 0;  // of either end's, for staged data of a page; less for less
 
   friend bool operator==(const MessageOverhead&, const MessageOverhead&) = default;
 };
@@ -155,7 +155,7 @@ class CostGraph {
     std::uint32_t dependencies = 0;
     float chunks_touched = 0;  // read and written by the processor
     float overhead_ns = 0;
-    float payload_ns = 0;  // more overhead, when messages are not tiny
+    float payload_ns = 0;  // more overhead, of messages that are not small
     // Half-open ranges into dependents_, received_, and messages_ (in order of sender).
     std::uint32_t dependents_begin = 0, dependents_end = 0;
     std::uint32_t received_begin = 0, received_end = 0;

@@ -32,7 +32,7 @@ namespace {
 constexpr std::size_t kPricedOperandsMax = 1'000'000;
 // Plans that are kept; all are forgotten when there are more, and made anew when asked for.
 constexpr std::size_t kPlansMax = 4096;
-constexpr std::size_t kSmallestSlice = 4096;
+constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
 // Chunk sizes at which schedules are priced: 0, 64, 256, ... bytes.
 constexpr std::size_t kFirstPoint = 64;
 constexpr std::size_t kPointFactor = 4;
@@ -321,6 +321,8 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query,
   }
   bool found = false;
   for (const int channels : channels_tried) {
+    const bool too_many = bytes < static_cast<double>(channels * shape.chunks) * kSmallestSlice;
+    if (found && too_many) break;
     for (const std::size_t slice_bytes : slices_tried) {
       const std::size_t slices =
           slices_needed(shape, query.values(), query.value_bytes(), channels, slice_bytes);

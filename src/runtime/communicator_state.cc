@@ -1,8 +1,6 @@
 // Calls become works, works become plans that the executor runs, and whoever waits drives.
 #include "runtime/communicator_state.hpp"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "base/assert.hpp"
@@ -31,13 +29,6 @@ constexpr int kTendingRounds = 16;
 // Only one thread writes at a time.
 void raise(std::atomic<std::uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
-std::size_t blocks(const CommunicatorState::Request& request, int ranks, Buffer buffer) {
-  ScheduleShape shape;
-  shape.collective = request.collective;
-  shape.ranks = ranks;
-  return static_cast<std::size_t>(block_count(shape, buffer));
 }
 
 }  // namespace
@@ -86,59 +77,19 @@ Status CommunicatorState::check_process() const {
                             rank()));
 }
 
-Status CommunicatorState::check(const Request& r) const {
+Status CommunicatorState::check(const Request& r) {
   TUTTI_TRY(check_process());
-  if (r.special != nullptr) TUTTI_TRY(check_special(r));
-  const auto name = to_string(r.collective);
-  auto bad = [&](const std::string& text) {
-    return Status(StatusCode::invalid_argument, fmt::format("rank {}: {}: {}", rank(), name, text));
-  };
-  if (r.count > kCountMax)
-    return bad(fmt::format("count {} is more than memory can hold", r.count));
-  if (r.blocks != nullptr) return Status();  // checked when they were laid out
-  if (has_root(r.collective) && (r.root < 0 || r.root >= size()))
-    return bad(fmt::format("root {} is not one of the {} ranks", r.root, size()));
-  for (Rank peer : {r.to, r.from})
-    if (peer < -1 || peer >= size())
-      return bad(fmt::format("peer {} is not one of the {} ranks", peer, size()));
-  const std::size_t element = size_of(r.type);
-  const std::size_t limit =
-      std::numeric_limits<std::ptrdiff_t>::max() / element / static_cast<std::size_t>(size());
-  if (r.count > limit) return bad(fmt::format("count {} is more than memory can hold", r.count));
-  if (r.count == 0) return Status();
-  const bool is_root = rank() == r.root;
-  const bool root_reads =
-      r.collective == Collective::broadcast || r.collective == Collective::scatter;
-  const bool root_writes = r.collective == Collective::reduce || r.collective == Collective::gather;
-  const bool exchanges = r.collective == Collective::send_recv;
-  const bool reads = (!root_reads || is_root) && (!exchanges || r.to >= 0);
-  const bool writes = (!root_writes || is_root) && (!exchanges || r.from >= 0);
-  if (reads && r.input == nullptr) return bad("input is null");
-  if (writes && r.output == nullptr) return bad("output is null");
-  if (!reads || !writes) return Status();
-  // Overlap is allowed only exactly in place.
-  const auto input = reinterpret_cast<std::uintptr_t>(r.input);
-  const auto output = reinterpret_cast<std::uintptr_t>(r.output);
-  const std::size_t input_bytes = blocks(r, size(), Buffer::input) * r.count * element;
-  const std::size_t output_bytes = blocks(r, size(), Buffer::output) * r.count * element;
-  if (input + input_bytes <= output || output + output_bytes <= input) return Status();
-  const std::uintptr_t own_block = static_cast<std::uintptr_t>(rank()) * r.count * element;
-  switch (r.collective) {
-    case Collective::all_gather:
-    case Collective::gather:
-      if (input == output + own_block) return Status();
-      return bad("input overlaps output; in place it must lie at output + rank * count");
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      if (output == input + own_block) return Status();
-      return bad("output overlaps input; in place it must lie at input + rank * count");
-    case Collective::all_to_all:
-    case Collective::send_recv:
-      return bad("input and output overlap; use two buffers");
-    default:
-      if (input == output) return Status();
-      return bad("input and output overlap without being equal");
+  if (r.special != nullptr) [[unlikely]]
+    TUTTI_TRY(check_special(r));
+  // Blocks were checked when they were laid out, but for how many they are together.
+  if (r.blocks != nullptr && r.count <= kCountMax) return Status();
+  RequestShape& shape = shapes_[static_cast<std::size_t>(r.collective)];
+  if (!shape.fits(r)) {
+    auto checked = RequestShape::of(r, rank(), size());
+    TUTTI_TRY(checked);
+    shape = *checked;
   }
+  return shape.check_buffers(r);
 }
 
 bool CommunicatorState::point_to_point_direct(const Request& r) const {
@@ -242,11 +193,12 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
     s.history = history_;
     history_ = history_after(s);
   }
+  work.call_.sign();
   return Status();
 }
 
 // The lock; whoever drives without need makes room.
-std::unique_lock<std::mutex> CommunicatorState::take() {
+std::unique_lock<base::Lock> CommunicatorState::take() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) [[likely]]
     return lock;
@@ -262,8 +214,7 @@ void CommunicatorState::submit(WorkState& work, int rounds) {
     begin(work);
   else
     waiting_.push_back(&work);
-  // First what we can do for the peers, then what they have done.
-  if (current_ == &work) conclude(executor_->advance());
+  if (current_ == &work) conclude(true);
   if (rounds > 1 && !work.done()) linger(work);
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
@@ -335,24 +286,31 @@ void CommunicatorState::complete_current(const Status& status) {
   if (!status.ok()) [[unlikely]]
     note_failure();
   if (work->owner_ != nullptr) started_.fetch_sub(1, std::memory_order_relaxed);
-  work->status_ = status;
+  if (!status.ok()) [[unlikely]]
+    work->status_ = status;
   work->done_.store(true, std::memory_order_release);
 }
 
+// First what the peers wait for; what is noted of the call for others to read has time until then.
 void CommunicatorState::begin(WorkState& work) {
+  const Status status = launch(work);
+  if (status.ok()) executor_->advance();
+  flight_.begin(work.call_.record);
+  raise(calls_);
+  if (status.ok()) return;
+  if (!executor_->status().ok()) tell_all();
+  complete_current(status);
+}
+
+Status CommunicatorState::launch(WorkState& work) {
   idle_polls_ = 0;
   current_ = &work;
-  flight_.begin(work.call_.signature);
-  raise(calls_);
   // Whoever drove when abort() came may have been past looking.
   if (aborted_.load(std::memory_order_relaxed)) [[unlikely]]
     executor_->fail(abort_status());
   const bool collective = work.call_.signature.collective != Collective::send_recv;
   checking_ = strict_ != nullptr && collective;
-  const Status status = checking_ ? begin_check(work) : begin_call(work);
-  if (status.ok()) return;
-  if (!executor_->status().ok()) tell_all();
-  complete_current(status);
+  return checking_ ? begin_check(work) : begin_call(work);
 }
 
 Status CommunicatorState::begin_call(WorkState& work) {

@@ -19,6 +19,7 @@
 
 #include "base/config.hpp"
 #include "base/fork.hpp"
+#include "base/lock.hpp"
 #include "base/log.hpp"
 #include "collectives/planner.hpp"
 #include "runtime/executor.hpp"
@@ -28,6 +29,7 @@
 #include "runtime/members.hpp"
 #include "runtime/membership/membership.hpp"
 #include "runtime/progress.hpp"
+#include "runtime/request.hpp"
 #include "runtime/special_reduction.hpp"
 #include "runtime/strict.hpp"
 #include "runtime/varied.hpp"
@@ -87,23 +89,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   const CommunicatorParts& parts() const { return parts_; }
   std::string transport_name() const { return std::string(transport_->traits().name); }
 
-  // What the user asked for, before planning.
-  struct Request {
-    Collective collective = Collective::barrier;
-    const void* input = nullptr;
-    void* output = nullptr;
-    std::size_t count = 0;
-    DataType type = DataType::float32;
-    ReduceOp op = ReduceOp::sum;
-    const Reduction::Special* special = nullptr;  // of a reduction that is more than `op`
-    Rank root = 0;
-    Rank to = -1;  // of send_recv; -1: nobody
-    Rank from = -1;
-    // Of a call whose blocks differ in size, instead of the buffers: copied by whoever keeps it.
-    // Then `count` is what all ranks know of the sizes, and `counts_hash` stands for the rest.
-    const Blocks* blocks = nullptr;
-    std::uint64_t counts_hash = 0;
-  };
+  using Request = runtime::Request;
 
   // Inside a group both only keep the call, or refuse it.
   Status run(const Request& request);
@@ -165,7 +151,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Status add_to_group(const Request& request);
   Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
-  Status check(const Request& request) const;
+  Status check(const Request& request);
   Result<std::shared_ptr<const collectives::Plan>> make_plan(const collectives::PlanQuery& query);
   Status check_special(const Request& request) const;
   static void prepare_special(const Reduction::Special& special, WorkState& work);
@@ -175,7 +161,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
   void linger(const WorkState& work);
-  std::unique_lock<std::mutex> take();
+  std::unique_lock<base::Lock> take();
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
   Status explain(Status seen) const;
@@ -186,6 +172,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   void hear();
   bool conclude(bool moved);
   void begin(WorkState& work);
+  Status launch(WorkState& work);
   Status begin_call(WorkState& work);
   Status begin_check(const WorkState& work);
   Status make_check_plan();
@@ -240,6 +227,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
     std::size_t width = 0;  // of a custom operation's values
   };
   Memo memos_[std::size(kAllCollectives)];
+  RequestShape shapes_[std::size(kAllCollectives)];  // those that were checked last
 
   // What was called since the outermost group_begin().
   struct KeptCall {
@@ -283,7 +271,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
 
   std::atomic<bool> claimed_{false};  // by a stream
 
-  std::mutex mutex_;  // guards what follows, and the executor and transport while they are driven
+  base::Lock mutex_;  // guards what follows, and the executor and transport while they are driven
   std::deque<WorkState*> waiting_;
   WorkState* current_ = nullptr;
   int idle_polls_ = 0;

@@ -62,8 +62,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     settings_ = plan.settings;
   }
   program_->begin(!call.signature.direct);
-  encode_signature(call.signature, record_);
-  records_[call.signature.sequence % kRecordsKept] = record_;
+  records_[call.signature.sequence % kRecordsKept] = call.record;
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -406,7 +405,7 @@ bool Executor::take_arrival(std::size_t peer) {
 
 bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> record) {
   const bool alike = record.size() >= kArrivalBytes &&
-                     std::memcmp(record.data(), record_.data(), kArrivalBytes) == 0;
+                     std::memcmp(record.data(), call_.record.data(), kArrivalBytes) == 0;
   if (!alike || call_.signature.direct) {
     const std::optional<Arrival> arrival = decode_arrival(record);
     if (!arrival) {
@@ -458,12 +457,14 @@ bool Executor::import_memory(std::size_t peer, const Arrival& arrival) {
 
 // ---- Progress ----
 
-// Staged calls begin with their data, because it is what the peers wait for.
+// Staged calls begin with their data, because it is what the peers wait for. Who moves meets the
+// peers by their data, too.
 bool Executor::advance() {
   if (done()) return false;
   bool moved = call_.signature.direct && meet_peers();
   moved |= advance_steps();
-  if (arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {
+  const bool meets = short_.empty() || !moved;
+  if (meets && arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {
     moved = true;
     advance_steps();
   }

@@ -42,6 +42,19 @@ struct Call {
   const Blocks* blocks = nullptr;
   // Of a custom reduction: the plan is an ordered one, and all counts are of values.
   const SpecialReduction* custom = nullptr;
+  // The signature as the peers get it; see sign().
+  std::array<std::byte, kArrivalBytes> record = {};
+
+  // To be called when the signature is complete.
+  void sign() { encode_signature(signature, record); }
+  static Call signed_as(const Signature& signature, const std::byte* input, std::byte* output) {
+    Call call;
+    call.signature = signature;
+    call.input = input;
+    call.output = output;
+    call.sign();
+    return call;
+  }
   std::size_t element_bytes() const {
     return size_of(signature.type) * (custom == nullptr ? 1 : custom->width);
   }
@@ -65,7 +78,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Begins a call. Requires  done(). The buffers must live until done().
+  // Begins a call. Requires  done(), and a signed call. The buffers must live until done().
   // Errors  unsupported: a slice cannot hold one element of every chunk of the largest message.
   Status start(const Call& call, const collectives::Plan& plan);
 
@@ -96,7 +109,7 @@ class Executor {
   void find_strays();
 
   // The record of the call, as its peers get it. Requires  a started call.
-  std::span<const std::byte, kArrivalBytes> record() const { return record_; }
+  std::span<const std::byte, kArrivalBytes> record() const { return call_.record; }
   // A peer has waited long for this rank, in the call of that record. Fails when it is another one
   // than this rank makes, or made as the call of that number.
   void answer_inquiry(Rank from, std::span<const std::byte> record);
@@ -225,6 +238,8 @@ class Executor {
   bool advance_short();
   bool try_short(const ShortStep& step);
   bool find_sources(const ShortStep& step);
+  bool find_message(const ShortOperand& source, std::size_t due,
+                    std::span<const std::byte>& payload);
   bool find_destinations(const ShortStep& step);
   void finish_messages(const ShortStep& step);
 
@@ -271,7 +286,6 @@ class Executor {
   std::size_t element_bytes_ = 1;
   std::size_t window_ = 1;
   bool streaming_ = false;
-  std::array<std::byte, kArrivalBytes> record_ = {};  // ours, without memory references
   // Those of the latest calls, by number.
   static constexpr std::size_t kRecordsKept = 32;
   std::array<std::array<std::byte, kArrivalBytes>, kRecordsKept> records_ = {};

@@ -2,10 +2,12 @@
 // which only those about queues are left. Sets nothing up and decides nothing; start() has done so.
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "base/pause.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/frame_tag.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -55,15 +57,33 @@ bool Executor::find_sources(const ShortStep& step) {
       source_pointers_.push_back(own_memory(source.buffer) + source.offset);
       continue;
     }
-    Stream& s = stream(kWhole, source.stream);
-    if (s.received[kStaged] != source.ordinal) return false;
-    if (peers_[source.stream].arrival_due && !take_arrival(source.stream)) return false;
     std::span<const std::byte> payload;
-    const std::size_t due = step.elements * element_bytes_;
-    if (!find_payload(kWhole, source.stream, due, payload)) return false;
+    if (!find_message(source, step.elements * element_bytes_, payload)) return false;
     source_pointers_.push_back(payload.data());
   }
   return true;
+}
+
+// The data of a message that is at the head of its queue; the first of a call comes behind the
+// record of the peer's.
+bool Executor::find_message(const ShortOperand& source, std::size_t due,
+                            std::span<const std::byte>& payload) {
+  Stream& s = stream(kWhole, source.stream);
+  Frame frame;
+  if (s.received[kStaged] != source.ordinal || !s.endpoint->peek(frame)) return false;
+  Peer& p = peers_[source.stream];
+  const bool as_expected =
+      p.arrival_due && frame.payload.size() == kArrivalBytes + due &&
+      frame.tag == static_cast<std::uint32_t>(FrameTag::arrival_with_data) &&
+      std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
+  if (as_expected) [[likely]] {
+    p.arrival_due = false;
+    --arrivals_due_;
+    payload = frame.payload.subspan(kArrivalBytes);
+    return true;
+  }
+  if (p.arrival_due && !take_arrival(source.stream)) return false;
+  return find_payload(kWhole, source.stream, due, payload);
 }
 
 bool Executor::find_destinations(const ShortStep& step) {

@@ -258,7 +258,7 @@ std::byte* Executor::reserve_room(int channel, std::size_t peer, std::size_t byt
   const std::size_t before = with_arrival ? kArrivalBytes : 0;
   const std::span<std::byte> room = stream(channel, peer).endpoint->reserve(before + bytes);
   if (room.data() == nullptr) return nullptr;
-  if (with_arrival) std::memcpy(room.data(), record_.data(), kArrivalBytes);
+  if (with_arrival) std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
   return room.data() + before;
 }
 

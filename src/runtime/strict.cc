@@ -27,6 +27,7 @@ Call StrictCheck::begin(const Signature& mine, const collectives::Plan& plan) {
   call.signature.count = kCount;
   call.signature.direct = plan.settings.direct;
   call.signature.plan_hash = plan.hash;
+  call.sign();
   call.input = mine_.data();
   call.output = all_.data();
   return call;

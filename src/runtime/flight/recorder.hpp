@@ -82,8 +82,9 @@ class Log {
   const Slot* slot() const { return slot_; }
   const Header& header() const { return recorder_->file().header; }
 
-  // A call begins, or ends. Cost: a line of memory and a look at the processor's own clock.
-  void begin(const Signature& signature);
+  // A call begins (with this record of it), or ends. Cost: a line of memory and a look at the
+  // processor's own clock.
+  void begin(std::span<const std::byte, kArrivalBytes> signature);
   void end(StatusCode outcome);
 
   // The call in progress has waited for these ranks since `since` (ticks), for the first of them
@@ -105,17 +106,15 @@ class Log {
 
 // ---- The hot path ----
 
-inline void Log::begin(const Signature& signature) {
+inline void Log::begin(std::span<const std::byte, kArrivalBytes> signature) {
   if (slot_ == nullptr) return;
   current_ = next_;
   next_ = next_ + 1 == kCallsKept ? 0 : next_ + 1;
-  std::array<std::byte, kArrivalBytes> encoded;
-  encode_signature(signature, encoded);
   Section<kCallWords>::Values values;
   values[kStarted] = ticks();
   values[kEnded] = 0;
   values[kOutcome] = kRunning;
-  std::memcpy(&values[kSignature], encoded.data(), kArrivalBytes);
+  std::memcpy(&values[kSignature], signature.data(), kArrivalBytes);
   slot_->calls[current_].write(values);
   slot_->begun.store(++begun_, std::memory_order_release);
 }

@@ -27,6 +27,7 @@ class Reducer {
       : call_(call), bends_(call.tree && call.sources.size() > 3) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
+    if (bytes <= kVectorBytes) return few(0, bytes);
     const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
     const Start start = plan_start(call_.destinations, bytes, element_bytes, stores);
     if (!start.streaming) claim(call_.destinations, 0, std::min(bytes, kClaimAheadBytes));

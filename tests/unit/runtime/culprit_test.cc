@@ -52,7 +52,8 @@ class Hang {
   void run() {
     for (Rank r = 0; r < shape_.ranks; ++r)
       if (r != still_ || rounds_ > 0) {
-        const Call call{signature_, buffers_[idx(r)].input, buffers_[idx(r)].output};
+        const Call call =
+            Call::signed_as(signature_, buffers_[idx(r)].input, buffers_[idx(r)].output);
         ASSERT_TRUE(executors_[idx(r)]->start(call, plans_[idx(r)]).ok());
       }
     int idle = 0;

@@ -63,7 +63,7 @@ int reduce_once(std::uint64_t seed, int damaged, bool checksums, std::vector<Mem
                      std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
                      42};
     auto* memory = reinterpret_cast<std::byte*>(m.data.data());
-    EXPECT_TRUE(m.executor->start({signature, memory, memory}, plans[idx(r)]).ok());
+    EXPECT_TRUE(m.executor->start(Call::signed_as(signature, memory, memory), plans[idx(r)]).ok());
   }
   for (bool moved = true; moved;) {
     moved = world.step();

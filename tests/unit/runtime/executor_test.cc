@@ -73,7 +73,7 @@ class MemoryRanks {
     for (Rank r = 0; r < c.shape.ranks; ++r) {
       Signature signature{sequence,          c.shape.collective, DataType::int64, c.shape.op,
                           c.settings.direct, c.shape.root,       c.shape.count,   42};
-      Call call{signature, buffers[idx(r)].input, buffers[idx(r)].output};
+      const Call call = Call::signed_as(signature, buffers[idx(r)].input, buffers[idx(r)].output);
       ASSERT_TRUE(executors[idx(r)]->start(call, plans[idx(r)]).ok());
     }
   }
@@ -262,8 +262,8 @@ TEST(Executor, GrantsKeepTheirOrder) {
   std::vector<std::int64_t> data(2);
   const Signature signature{1, Collective::all_reduce, DataType::int64, ReduceOp::sum, true, 0, 2,
                             42};
-  Call call{signature, reinterpret_cast<std::byte*>(data.data()),
-            reinterpret_cast<std::byte*>(data.data())};
+  Call call = Call::signed_as(signature, reinterpret_cast<std::byte*>(data.data()),
+                              reinterpret_cast<std::byte*>(data.data()));
   const Plan plan{
       "by hand", {1, 4096, true}, std::make_shared<collectives::LoweredProgram>(program), 42};
   ASSERT_TRUE(world.executors[0]->start(call, plan).ok());
@@ -300,8 +300,8 @@ TEST(Executor, DifferentCallsAreAnErrorThatShowsBothSides) {
   for (Rank r : {0, 1}) {
     Signature s{
         1, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, r == 0 ? 8U : 16U, 1};
-    Call call{s, reinterpret_cast<std::byte*>(data.data()),
-              reinterpret_cast<std::byte*>(data.data())};
+    Call call = Call::signed_as(s, reinterpret_cast<std::byte*>(data.data()),
+                                reinterpret_cast<std::byte*>(data.data()));
     ASSERT_TRUE(world.executors[idx(r)]->start(call, plans[idx(r)]).ok());
   }
   for (int round = 0; round < 20; ++round)
@@ -333,6 +333,7 @@ struct TwoInABarrier {
       call.signature.direct = direct;
       call.signature.plan_hash = 1;
       call.signature.history = static_cast<std::uint32_t>(r);
+      call.sign();
       EXPECT_TRUE(world.executors[idx(r)]->start(call, plans[idx(r)]).ok());
     }
   }

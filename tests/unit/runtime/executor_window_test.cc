@@ -63,7 +63,7 @@ TEST(ExecutorWindow, ARankIsDoneWhenAllOfItsSlicesAre) {
         1, Collective::all_reduce, DataType::int64, ReduceOp::sum, true, 0, kCount, 42};
     for (Member& m : members) {
       auto* memory = reinterpret_cast<std::byte*>(m.data);
-      ASSERT_TRUE(m.executor->start({signature, memory, memory}, m.plan).ok());
+      ASSERT_TRUE(m.executor->start(Call::signed_as(signature, memory, memory), m.plan).ok());
     }
     const Shape shape{Collective::all_reduce, kRanks, 0, kCount};
     int left = kRanks;

@@ -34,12 +34,18 @@ Signature call(std::uint32_t sequence) {
   return {.sequence = sequence, .collective = Collective::all_reduce, .count = 100};
 }
 
+std::array<std::byte, kArrivalBytes> record(const Signature& signature) {
+  std::array<std::byte, kArrivalBytes> bytes;
+  encode_signature(signature, bytes);
+  return bytes;
+}
+
 TEST(FlightRecorder, TellsWhatWasWritten) {
   const std::shared_ptr<Recorder> recorder = Recorder::make();
   ASSERT_NE(recorder, nullptr);
   Log log(recorder, {42, 7, 2, 5, "shm"});
   for (std::uint32_t i = 1; i <= 100; ++i) {
-    log.begin(call(i));
+    log.begin(record(call(i)));
     if (i < 100) log.end(i == 99 ? StatusCode::mismatch : StatusCode::ok);
   }
   const Rank awaited[] = {3, 4};
@@ -70,10 +76,10 @@ TEST(FlightRecorder, AWaitEndsWithItsCall) {
   const std::shared_ptr<Recorder> recorder = Recorder::make();
   Log log(recorder, {1, 0, 0, 2, "tcp"});
   const Rank awaited[] = {1};
-  log.begin(call(1));
+  log.begin(record(call(1)));
   log.wait(awaited, "data", ticks());
   log.end(StatusCode::ok);
-  log.begin(call(2));
+  log.begin(record(call(2)));
   EXPECT_FALSE(view_of(*recorder).communicators.at(0).wait);
 }
 
@@ -93,7 +99,7 @@ TEST(FlightRecorder, SlotsAreUsedAgainAndCounted) {
   const std::shared_ptr<Recorder> recorder = Recorder::make();
   {
     Log old(recorder, {1, 0, 0, 2, "tcp"});
-    old.begin(call(1));
+    old.begin(record(call(1)));
     old.fail(Status(StatusCode::timeout, "late"));
   }
   EXPECT_TRUE(view_of(*recorder).communicators.empty());
@@ -101,7 +107,7 @@ TEST(FlightRecorder, SlotsAreUsedAgainAndCounted) {
   for (std::size_t i = 0; i < kSlotsMax + 2; ++i)
     logs.push_back(std::make_unique<Log>(recorder, Identity{2, i, 0, 2, "shm"}));
   EXPECT_FALSE(logs.back()->on());
-  logs.back()->begin(call(1));  // goes nowhere
+  logs.back()->begin(record(call(1)));  // goes nowhere
   logs.back()->end(StatusCode::ok);
   const ProcessView process = view_of(*recorder);
   EXPECT_EQ(process.communicators.size(), kSlotsMax);
@@ -126,7 +132,7 @@ TEST(FlightReader, SeesWholeCallsWhileTheyAreWritten) {
     for (std::uint32_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
       Signature signature = call(i);
       signature.count = signature.plan_hash = i;
-      log.begin(signature);
+      log.begin(record(signature));
       log.end(StatusCode::ok);
     }
   });

@@ -119,7 +119,9 @@ class TwoRanks : public ::testing::Test {
       auto* memory = reinterpret_cast<std::byte*>(data.data());
       const Signature signature{
           sequence_, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, count, 42};
-      ASSERT_TRUE(executors_[idx(r)]->start({signature, memory, memory}, plans_[idx(r)]).ok());
+      ASSERT_TRUE(executors_[idx(r)]
+                      ->start(Call::signed_as(signature, memory, memory), plans_[idx(r)])
+                      .ok());
     }
   }
 
