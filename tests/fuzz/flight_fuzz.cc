@@ -55,7 +55,9 @@ Pages plausible() {
     auto& log = logs[static_cast<std::size_t>(r)];
     log = std::make_unique<Log>(recorder, Identity{7, 1, r, 3, "shm"});
     for (std::uint32_t call = r == 0 ? 1 : kLast - 1; call <= kLast; ++call) {
-      log->begin({.sequence = call, .count = 5});
+      std::array<std::byte, runtime::kArrivalBytes> record;
+      runtime::encode_signature({.sequence = call, .count = 5}, record);
+      log->begin(record);
       if (call < kLast) log->end(StatusCode::ok);
     }
     const std::array<Rank, 2> awaited = {(r + 1) % 3, (r + 2) % 3};
