@@ -1,6 +1,6 @@
 // lock.hpp: a lock that is free nearly always, and on the way of every call: taking it costs one
 // exchange of a word that this core already has, giving it back a plain store, where a std::mutex
-// takes two exchanges and two calls into a library (some 20 ns of a call that takes 200).
+// takes two exchanges and two calls into a library (5 ns against 13, of a call that takes 200).
 //
 // Who finds it taken looks again every few microseconds: nobody is woken, because a plain store
 // tells nobody. Whoever only tries gives way to those who wait, so that a thread which takes the

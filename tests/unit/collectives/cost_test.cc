@@ -73,6 +73,16 @@ TEST(Cost, AllReduceOfTwoCoresByDoubling) {
   EXPECT_EQ(world.machine.name(cost.busiest), "memory of rank 0 (n0/core0, 24 GB/s)");
 }
 
+// Or cutting messages would look cheap.
+TEST(Cost, HalvesOfAMessageCostNoLessThanTheWhole) {
+  World world(*parse_synthetic_topology("2"), 2);
+  const CostGraph staged = world.graph(Collective::all_reduce, "doubling", false);
+  for (double bytes = 16; bytes <= 65536; bytes *= 1.5)
+    EXPECT_LE(staged.price(world.machine, bytes).busy_ns,
+              2 * staged.price(world.machine, bytes / 2).busy_ns)
+        << bytes;
+}
+
 TEST(Cost, DirectAllReduceReadsAndWritesOnce) {
   World world(*parse_synthetic_topology("2 memory=12 memory_ns=50"), 2);
   const CostGraph direct = world.graph(Collective::all_reduce, "direct", true);

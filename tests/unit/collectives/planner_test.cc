@@ -162,6 +162,20 @@ TEST(Planner, AllProcessorsWorkForTheRoot) {
     }
 }
 
+// What several channels would share must be worth a message of its own.
+TEST(Planner, SmallCallsTravelWhole) {
+  for (const char* line : {"2", "4", "1x8"}) {
+    Planner planner = make(line, 2, for_gpus());
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                        Collective::broadcast, Collective::all_to_all})
+      for (const std::size_t bytes : {8ul, 256ul, 512ul, 1024ul, 2048ul, 4096ul}) {
+        const auto plan = planner.plan({collective, bytes / 4}, 0);
+        ASSERT_TRUE(plan.ok());
+        EXPECT_EQ((*plan)->settings.channels, 1) << to_string(collective) << " " << bytes;
+      }
+  }
+}
+
 // Every wait of a rank hands the core over to another one.
 TEST(Planner, RanksThatShareCoresWaitOnce) {
   for (const int ranks : {4, 8}) {
