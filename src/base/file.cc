@@ -6,14 +6,20 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "base/descriptor.hpp"
 
 namespace tutti::base {
+namespace {
 
-std::optional<std::string> read_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return std::nullopt;
+Status reason(int error) { return Status(StatusCode::system_error, std::strerror(error)); }
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path, std::size_t bytes_max) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file) return reason(errno);
   std::string text;
   std::array<char, 16 * 1024> part;
   while (true) {
@@ -22,7 +28,8 @@ std::optional<std::string> read_file(const std::string& path) {
     if (got > 0)
       text.append(part.data(), static_cast<std::size_t>(got));
     else if (errno != EINTR)
-      return std::nullopt;
+      return reason(errno);
+    if (text.size() > bytes_max) return reason(EFBIG);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "base/file.hpp"
 #include "base/try.hpp"
@@ -154,8 +153,9 @@ void print_report(const CampaignReport& report, double seconds, bool list_proofs
 }
 
 Status prove_file(const Options& options, CampaignReport& report) {
-  const std::optional<std::string> text = base::read_file(options.file);
-  if (!text) return Status(StatusCode::system_error, fmt::format("cannot read {}", options.file));
+  const Result<std::string> text = base::read_file(options.file);
+  if (!text.ok())
+    return Status(StatusCode::system_error, fmt::format("cannot read {}", options.file));
   const Result<Schedule> schedule = collectives::parse_schedule(*text);
   TUTTI_TRY(schedule.status().with_context(options.file));
   prove_foreign(options.file, *schedule, options.campaign, report);

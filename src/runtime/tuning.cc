@@ -1,7 +1,6 @@
 // Files of tuning tables, and what ranks with different ones do.
 #include "runtime/tuning.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/descriptor.hpp"
+#include "base/file.hpp"
 #include "base/machine.hpp"
 #include "base/text.hpp"
 #include "base/try.hpp"
@@ -25,26 +24,18 @@ constexpr std::string_view kOff = "off";
 constexpr std::string_view kAnyMachine = "any";  // in a table for all kinds
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 
-Status cannot(const char* what, const std::string& path, int error) {
+Status cannot(const char* what, const std::string& path, std::string_view reason) {
   return Status(StatusCode::system_error,
-                fmt::format("cannot {} the tuning table {}: {}", what, path, std::strerror(error)));
+                fmt::format("cannot {} the tuning table {}: {}", what, path, reason));
 }
 
 // A pipe or a device named by mistake must not be waited for.
-Result<std::string> read_file(const std::string& path) {
-  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat status {};
-  if (!file.open() || ::fstat(file.number(), &status) != 0) return cannot("read", path, errno);
-  if (!S_ISREG(status.st_mode))
-    return cannot("read", path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
-  std::string text;
-  char part[16 * 1024];
-  for (ssize_t got = 1; got > 0;) {
-    got = ::read(file.number(), part, sizeof part);
-    if (got < 0) return cannot("read", path, errno);
-    text.append(part, static_cast<std::size_t>(got));
-    if (text.size() > kMaxFileBytes) return cannot("read", path, EFBIG);
-  }
+Result<std::string> read_regular_file(const std::string& path) {
+  struct stat facts {};
+  const bool other = ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode);
+  if (other) return cannot("read", path, std::strerror(S_ISDIR(facts.st_mode) ? EISDIR : EINVAL));
+  Result<std::string> text = base::read_file(path, kMaxFileBytes);
+  if (!text.ok()) return cannot("read", path, text.status().message());
   return text;
 }
 
@@ -67,7 +58,7 @@ std::string default_tuning_path(const base::Environment& environment, const std:
 }
 
 Result<Tuning> read_tuning_file(const std::string& path, const std::string& machine) {
-  const Result<std::string> text = read_file(path);
+  const Result<std::string> text = read_regular_file(path);
   TUTTI_TRY(text);
   Result<collectives::TuningTable> table = collectives::tuning_from_text(*text);
   if (!table.ok()) return table.status().with_context(fmt::format("tuning table {}", path));
@@ -108,7 +99,7 @@ Status write_tuning_file(const std::string& path, const collectives::TuningTable
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code failed;
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);
-  if (failed) return cannot("write", path, failed.value());
+  if (failed) return cannot("write", path, std::strerror(failed.value()));
   // Under another name first: ranks that start meanwhile read the old table or the new one.
   const std::string draft = fmt::format("{}.{}", path, ::getpid());
   std::ofstream file(draft, std::ios::trunc);
@@ -117,7 +108,7 @@ Status write_tuning_file(const std::string& path, const collectives::TuningTable
   if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(draft.c_str());
-    return cannot("write", path, error);
+    return cannot("write", path, std::strerror(error));
   }
   return {};
 }

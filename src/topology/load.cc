@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <system_error>
 
@@ -20,8 +19,9 @@ Result<Topology> load_file(const std::string& path) {
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > kMaxFileBytes)
     return Status(StatusCode::corrupt_data, fmt::format("'{}' is larger than 256 MiB", path));
-  const auto text = error ? std::nullopt : base::read_file(path);
-  if (!text) return Status(StatusCode::system_error, fmt::format("cannot read '{}'", path));
+  const Result<std::string> text = base::read_file(path, kMaxFileBytes);
+  if (error || !text.ok())
+    return Status(StatusCode::system_error, fmt::format("cannot read '{}'", path));
   const std::size_t first = text->find_first_not_of(" \t\r\n");
   const char begins = first == std::string::npos ? '\0' : (*text)[first];
   Result<Topology> loaded = begins == '<'   ? discover_topology({.hwloc_xml = path})

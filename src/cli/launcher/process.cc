@@ -120,8 +120,8 @@ Status await_start(int failures, pid_t process, const ProcessSpec& spec) {
 // Whether the kernel has begun to take a thread apart. Of a thread that is gone, too.
 bool is_thread_ending(const std::filesystem::path& thread) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING, part of what proc(5) calls flags
-  const std::optional<std::string> text = base::read_file((thread / "stat").string());
-  if (!text) return true;
+  const Result<std::string> text = base::read_file((thread / "stat").string());
+  if (!text.ok()) return true;
   // The program's name stands in brackets and may hold anything.
   const std::size_t name_end = text->rfind(')');
   if (name_end == std::string::npos) return true;

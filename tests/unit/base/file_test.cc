@@ -17,19 +17,22 @@ TEST(File, IsReadToItsEnd) {
     std::string written(bytes, '\0');
     for (std::size_t i = 0; i < bytes; ++i) written[i] = static_cast<char>(i * 31);
     std::ofstream(path, std::ios::binary) << written;
-    EXPECT_EQ(read_file(path.string()), written) << bytes;
+    EXPECT_EQ(read_file(path.string()).value(), written) << bytes;
+    EXPECT_EQ(read_file(path.string(), bytes).value(), written) << bytes;
+    EXPECT_EQ(read_file(path.string(), bytes - 1).ok(), bytes == 0) << "one byte too many";
   }
   std::filesystem::remove(path);
 }
 
-TEST(File, ThatIsNotThereIsNothing) {
-  EXPECT_EQ(read_file("/proc/self/no such file"), std::nullopt);
+TEST(File, ThatIsNotThereIsAnError) {
+  const auto text = read_file("/proc/self/no such file");
+  EXPECT_EQ(text.status(), Status(StatusCode::system_error, "No such file or directory"));
 }
 
 // Both can be opened; reading fails.
-TEST(File, ThatCannotBeReadIsNothing) {
-  EXPECT_EQ(read_file("/proc/self/mem"), std::nullopt);
-  EXPECT_EQ(read_file("/proc/self"), std::nullopt);
+TEST(File, ThatCannotBeReadIsAnError) {
+  EXPECT_FALSE(read_file("/proc/self/mem").ok());
+  EXPECT_EQ(read_file("/proc/self").status(), Status(StatusCode::system_error, "Is a directory"));
 }
 
 }  // namespace
