@@ -15,9 +15,9 @@
 namespace tutti::collectives {
 namespace {
 
-// A payload costs more the more lines it is, up to here: from then on the processors fetch lines
-// before they are asked for. Never less than in proportion, so that two halves cost no less than
-// the whole.
+// A payload costs more the more lines it is, up to here. Chosen, not fitted: messages of 1 KiB cost
+// little more than those of 8 bytes, those of 4 KiB what the constant says. Never less than in
+// proportion, so that two halves cost no less than the whole.
 constexpr double kWholePayloadBytes = 2048;
 
 std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }

@@ -29,7 +29,7 @@ struct MessageOverhead {
   double receive_ns = 0;  // of the receiver's: found in it and released
   double signal_ns = 0;   // of either end's, when it travels direct
   double wake_ns = 0;     // until the receiver sees it, while processors can do other things
-  double payload_ns = 0;  // of either end's, for staged data of a page; less for less
+  double payload_ns = 0;  // of either end's, for staged data of 2 KiB and more; less for less
 
   friend bool operator==(const MessageOverhead&, const MessageOverhead&) = default;
 };

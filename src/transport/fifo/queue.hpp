@@ -198,7 +198,7 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   if (in_cell_) {
     // Whole lines, whatever `bytes` is: a copy of a length known to the compiler is a few moves.
     // The first one last, together with what publishes it: the consumer looks at it all the time,
-    // and would take it away in between (200 ns from 512 bytes on).
+    // and could take it away in between.
     for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
       std::memcpy(cell.payload + line, staging_ + line, kLineBytes);
     std::memcpy(cell.payload, staging_, kTinyBytes);
