@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -66,19 +65,6 @@ struct Region {
 // Puts `fresh`, which was mapped elsewhere, in the place of as many bytes at `place`.
 bool move_mapping(void* fresh, void* place, std::size_t bytes) {
   return mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED;
-}
-
-// Asks for all pages now; false when there is not that much memory.
-bool populate(const shm::Mapping& mapping) {
-  // Has an effect only where the administrator allows huge pages for shared memory.
-  madvise(mapping.base(), mapping.bytes(), MADV_HUGEPAGE);
-#ifdef MADV_POPULATE_WRITE
-  constexpr int kPopulate = MADV_POPULATE_WRITE;
-#else
-  constexpr int kPopulate = 23;  // Linux 5.14; older C libraries do not name it
-#endif
-  if (madvise(mapping.base(), mapping.bytes(), kPopulate) == 0) return true;
-  return errno == EINVAL;  // an older kernel: pages come when they are touched
 }
 
 class Heap {
@@ -178,7 +164,7 @@ class Heap {
     Result<shm::Descriptor> file = shm::make_memory_file(bytes);
     if (!file.ok()) return nullptr;
     Result<shm::Mapping> mapping = shm::map_file(file->number(), bytes, shm::Pages::when_touched);
-    if (!mapping.ok() || !populate(*mapping)) return nullptr;
+    if (!mapping.ok() || !shm::populate(*mapping)) return nullptr;
     Region region;
     region.number = ++last_number_;
     region.shared = shared;

@@ -1,16 +1,21 @@
 // shm_heap_test.cc: the heap behind tutti::allocate: what it promises of memory, how allocations
 // share regions, and what a forked child may do.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "transport/shm/file.hpp"
 #include "transport/shm/heap.hpp"
 
 namespace tutti::transport {
@@ -31,6 +36,43 @@ TEST(HeapTest, MemoryIsZeroFilledAndPageAligned) {
     std::memset(memory, 1, bytes);
     shared_deallocate(memory);
   }
+}
+
+// The kernel's own word on how many KiB of a mapping huge pages hold.
+std::size_t kib_in_huge_pages(const void* memory) {
+  std::ifstream smaps("/proc/self/smaps");
+  const std::string begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(memory));
+  bool found = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.compare(0, begin.size(), begin) == 0) found = true;
+    constexpr std::string_view kKey = "ShmemPmdMapped:";
+    if (found && line.compare(0, kKey.size(), kKey) == 0)
+      return std::stoul(line.substr(kKey.size()));
+  }
+  return 0;
+}
+
+TEST(HeapTest, BigMemoryLiesInHugePagesWhereTheSystemHasThem) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  constexpr std::size_t kBytes = 3 * kHuge + 5000;
+  auto* memory = static_cast<std::byte*>(shared_allocate(kBytes));
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % kHuge, 0U);
+  EXPECT_TRUE(std::all_of(memory, memory + kBytes, [](std::byte b) { return b == std::byte{}; }));
+  std::memset(memory, 1, kBytes);
+  const std::size_t kib = kib_in_huge_pages(memory);
+  // A peer's mapping, made from the file, begins where huge pages can be, too.
+  const auto block = find_shared(memory, kBytes);
+  ASSERT_TRUE(block);
+  const auto mapped = shm::map_file(block->file, block->bytes, shm::Pages::at_once);
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped->base()) % kHuge, 0U);
+  EXPECT_EQ(mapped->base()[kBytes - 1], std::byte{1});
+  const std::size_t theirs = kib_in_huge_pages(mapped->base());
+  shared_deallocate(memory);
+  if (kib == 0) GTEST_SKIP() << "this system gives no huge pages to shared memory";
+  EXPECT_EQ(kib, 3 * kHuge / 1024);
+  EXPECT_EQ(theirs, kib);
 }
 
 TEST(HeapTest, ReusedMemoryIsZeroAgain) {
