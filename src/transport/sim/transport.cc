@@ -112,7 +112,7 @@ class SimEndpoint final : public Endpoint {
     if (region.owner != world_.in_world(group_, peer_)) return nullptr;
     if (!world_.same_host(group_, rank_, peer_)) return nullptr;
     if (reference.offset > region.bytes || bytes > region.bytes - reference.offset) return nullptr;
-    world_.map(region, world_.in_world(group_, rank_));
+    world_.map(reference.region, world_.in_world(group_, rank_));
     return region.memory.get() + reference.offset;
   }
 
@@ -217,7 +217,7 @@ class SimTransport final : public Transport {
       if (each->second.memory.get() != memory) continue;
       if (!each->second.mapped_by.empty())
         world_.still_mapped_.push_back(std::move(each->second.memory));
-      std::erase(world_.withdrawn_, each->first);
+      for (const Rank by : each->second.mapped_by) world_.withdrawn_from_[by].erase(each->first);
       world_.regions_.erase(each);
       return;
     }

@@ -307,7 +307,7 @@ void SimWorld::withdraw(Rank owner, const std::byte* memory, std::size_t bytes) 
     const auto offset = static_cast<std::size_t>(memory - base);
     if (offset > region.bytes || bytes > region.bytes - offset) continue;
     const bool first = region.withdrawn_begin == region.withdrawn_end;
-    if (first) withdrawn_.push_back(number);
+    for (const Rank by : region.mapped_by) withdrawn_from_[by].insert(number);
     region.withdrawn_begin = first ? offset : std::min(region.withdrawn_begin, offset);
     region.withdrawn_end = std::max(region.withdrawn_end, offset + bytes);
     return;
@@ -320,28 +320,25 @@ void SimWorld::keep(Region& region) {
 }
 
 // Who maps memory only after it was withdrawn reaches it as little.
-void SimWorld::map(Region& region, Rank by) {
+void SimWorld::map(std::uint32_t number, Rank by) {
+  Region& region = regions_.at(number);
   auto& all = region.mapped_by;
   if (std::find(all.begin(), all.end(), by) != all.end()) return;
   all.push_back(by);
+  if (region.withdrawn_begin != region.withdrawn_end) withdrawn_from_[by].insert(number);
   if (storing_ == by) keep(region);
 }
 
 void SimWorld::begin_stores(Rank rank) {
   storing_ = rank;
-  for (const std::uint32_t number : withdrawn_) {
-    Region& region = regions_.at(number);
-    const auto& by = region.mapped_by;
-    if (std::find(by.begin(), by.end(), rank) != by.end()) keep(region);
-  }
+  for (const std::uint32_t number : withdrawn_from_[rank]) keep(regions_.at(number));
 }
 
 void SimWorld::end_stores(Rank rank) {
   storing_ = -1;
-  for (const std::uint32_t number : withdrawn_) {
+  for (const std::uint32_t number : withdrawn_from_[rank]) {
     Region& region = regions_.at(number);
-    const auto& by = region.mapped_by;
-    if (region.kept.empty() || std::find(by.begin(), by.end(), rank) == by.end()) continue;
+    if (region.kept.empty()) continue;
     std::copy(region.kept.begin(), region.kept.end(), region.memory.get() + region.withdrawn_begin);
     region.kept.clear();
   }

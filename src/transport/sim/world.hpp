@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -206,7 +207,7 @@ class SimWorld {
   void give_storage(std::vector<std::byte> storage);
   bool damage(SimFrame& frame);
   void withdraw(Rank owner, const std::byte* memory, std::size_t bytes);
-  void map(Region& region, Rank by);
+  void map(std::uint32_t number, Rank by);
   static void keep(Region& region);
   void pass_time();
   void send(Link& on, SimFrame frame);
@@ -236,8 +237,10 @@ class SimWorld {
   std::vector<Group> groups_;
   std::uint64_t damaged_ = 0;
   std::map<std::uint32_t, Region> regions_;
-  std::vector<std::uint32_t> withdrawn_;  // regions, in part or whole
-  Rank storing_ = -1;                     // between begin_stores() and end_stores()
+  // By rank: regions that it maps and that are withdrawn, in part or whole. Each turn of a rank
+  // asks.
+  std::map<Rank, std::set<std::uint32_t>> withdrawn_from_;
+  Rank storing_ = -1;  // between begin_stores() and end_stores()
   std::uint32_t next_region_ = 1;
   // Of regions that are released: a peer that was not told yet may still store there, harming
   // nobody.
