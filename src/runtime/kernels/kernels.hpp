@@ -47,7 +47,7 @@ struct ReduceCall {
 // specified.
 void reduce(const ReduceCall& call);
 
-// Copies `bytes` bytes into every destination with one read of the source.
+// Copies `bytes` bytes into every destination.
 // Requires: as for reduce; a destination equal to the source is allowed.
 void copy(const std::byte* source, std::span<std::byte* const> destinations, std::size_t bytes,
           StoreHint stores = StoreHint::cached);
