@@ -161,6 +161,17 @@ class CostGraphBuilder {
     return direct_ && route.shares_memory ? operand.direct : DirectForm::none;
   }
 
+  bool is_ready(const LoweredOperand& operand, const Route& route) const {
+    return form_of(operand, route) != DirectForm::none && operand.at_arrival;
+  }
+
+  // What saying or hearing something about a message costs one end: of what is ready, only the end
+  // that does the work says that it is done.
+  double message_ns(const LoweredOperand& operand, const Route& route, double staged_ns) const {
+    if (form_of(operand, route) == DirectForm::none) return staged_ns;
+    return operand.mine && operand.at_arrival ? 0 : route.overhead.signal_ns;
+  }
+
   Status add_program(const LoweredProgram& program) {
     double latency_ns = 0;
     double overhead_ns = 0;
@@ -200,9 +211,9 @@ class CostGraphBuilder {
       const std::size_t stream = index(out.stream);
       const Rank peer = program.peers[stream];
       const Route& route = *to[stream];
-      graph_.messages_.push_back({step_id(program.rank, s),
-                                  receivers_[index(peer)][my_stream[stream]][index(out.ordinal)],
-                                  &route, static_cast<float>(out.count), form_of(out, route)});
+      graph_.messages_.push_back(
+          {step_id(program.rank, s), receivers_[index(peer)][my_stream[stream]][index(out.ordinal)],
+           &route, static_cast<float>(out.count), form_of(out, route), is_ready(out, route)});
       graph_.any_direct_ |= graph_.messages_.back().form != DirectForm::none;
     }
     step.sent_end = static_cast<std::uint32_t>(graph_.messages_.size());
@@ -247,8 +258,7 @@ class CostGraphBuilder {
       if (source.kind == Operand::Kind::message) {
         const Route& route = *from[index(source.stream)];
         const DirectForm form = form_of(source, route);
-        overhead_ns +=
-            form == DirectForm::none ? route.overhead.receive_ns : route.overhead.signal_ns;
+        overhead_ns += message_ns(source, route, route.overhead.receive_ns);
         payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
         landed |= form == DirectForm::push;
       }
@@ -260,7 +270,7 @@ class CostGraphBuilder {
       if (destination.kind == Operand::Kind::message) {
         const Route& route = *to[index(destination.stream)];
         form = form_of(destination, route);
-        overhead_ns += form == DirectForm::none ? route.overhead.send_ns : route.overhead.signal_ns;
+        overhead_ns += message_ns(destination, route, route.overhead.send_ns);
         payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
       }
       const bool in_place = (landed && static_cast<int>(d) == lowered.landing) ||
@@ -353,14 +363,24 @@ class SliceSimulation {
     double complete_ns = 0;
   };
 
+  // Whether its receiver has to be told that it is there, and its sender that it may be stored.
+  static bool waits_for_offer(const CostGraph::Message& message) {
+    return message.form != DirectForm::pull || !message.ready;
+  }
+  static bool waits_for_grant(const CostGraph::Message& message) {
+    return message.form == DirectForm::push && !message.ready;
+  }
+
   void prepare(std::uint32_t s) {
     const CostGraph::Step& step = graph_.steps_[s];
     State& state = states_[s];
     state.dependencies = step.dependencies;
-    state.needs = step.dependencies + (step.received_end - step.received_begin);
+    state.needs = step.dependencies;
     state.offers = 1;
+    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r)
+      if (waits_for_offer(graph_.messages_[graph_.received_[r]])) ++state.needs;
     for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
-      if (graph_.messages_[m].form == DirectForm::push) ++state.needs;
+      if (waits_for_grant(graph_.messages_[m])) ++state.needs;
       if (graph_.messages_[m].form == DirectForm::pull) ++state.offers;
     }
   }
@@ -370,8 +390,7 @@ class SliceSimulation {
     const CostGraph::Step& step = graph_.steps_[s];
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
       const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
-      if (message.form == DirectForm::push)
-        satisfy(message.from, now_ns + message.route->latency_ns);
+      if (waits_for_grant(message)) satisfy(message.from, now_ns + message.route->latency_ns);
     }
   }
 
@@ -399,7 +418,7 @@ class SliceSimulation {
       double sent_ns = end_ns;
       if (message.form != DirectForm::pull)
         sent_ns = std::max(sent_ns, transfer(message, start_ns));
-      satisfy(message.to, sent_ns + message.route->latency_ns);
+      if (waits_for_offer(message)) satisfy(message.to, sent_ns + message.route->latency_ns);
     }
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
       const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];

@@ -5,7 +5,8 @@
 // other (contention is queueing), and so is every seat's processor, which reads and writes bytes
 // and spends a little on each step and message. A message that is not direct is copied into a queue
 // by its sender and out of it by its receiver. Direct ones are read, or stored, in place, and cost
-// a signal; the ranks have then exchanged addresses first.
+// a signal to either end, or to one where they are ready at arrival; the ranks have then exchanged
+// addresses first.
 //
 // Knows nothing of choices: it prices what it is given. Times are ns, sizes bytes, rates bytes/ns.
 #pragma once
@@ -149,6 +150,7 @@ class CostGraph {
     const Route* route = nullptr;
     float chunks = 0;
     DirectForm form = DirectForm::none;  // none: staged
+    bool ready = false;                  // direct, and nobody waits for an offer or a grant
   };
   struct Step {
     std::uint32_t processor = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
+#include "collectives/places.hpp"
 
 namespace tutti::collectives {
 namespace {
@@ -23,30 +24,6 @@ ExpandedStep evaluate(const Step& step, Rank rank, int loop_index) {
     expanded.destinations.push_back(evaluate(destination, rank, loop_index));
   return expanded;
 }
-
-// Numbers every chunk of a rank's memory, giving aliased input and output chunks one number.
-class Places {
- public:
-  Places(const ScheduleShape& shape, Rank rank) : shape_(shape), rank_(rank) {
-    outputs_ = block_count(shape, Buffer::output) * shape.chunks;
-    inputs_ = block_count(shape, Buffer::input) * shape.chunks;
-  }
-
-  int count() const { return outputs_ + inputs_ + shape_.scratch_blocks * shape_.chunks; }
-
-  int of(Buffer buffer, int chunk) const {
-    if (buffer == Buffer::output) return chunk;
-    if (buffer == Buffer::scratch) return outputs_ + inputs_ + chunk;
-    const int alias = aliased_chunk(shape_, rank_, chunk);
-    return alias >= 0 ? alias : outputs_ + chunk;
-  }
-
- private:
-  ScheduleShape shape_;
-  Rank rank_;
-  int outputs_ = 0;
-  int inputs_ = 0;
-};
 
 // Who touched a place last.
 struct Access {

@@ -25,6 +25,11 @@
 //      produced;
 //   6. wait until every offered destination (pull) has been taken by its consumer: complete.
 //
+// An owner's record says that it has entered the call. What is ready by then is neither offered nor
+// granted once more (`at_arrival`): inputs that nobody writes before they are sent, and memory that
+// is not touched before something is pushed there, unless it is what the same step of the peer
+// pulls.
+//
 // Messages of a directed stream that travel the same way (staged, pull, push) are sent and taken in
 // their order; those that travel differently do not wait for each other. So a rank can offer what a
 // peer wants next while it still computes what it pushes now.
@@ -55,6 +60,10 @@ struct LoweredOperand {
   std::int32_t count = 1;
   std::int32_t stream = 0;   // of a message: index into LoweredProgram::peers
   std::int32_t ordinal = 0;  // of a message: its number on the directed stream, from 0
+  // Of a direct message: what is touched is ready as soon as its owner has entered the call.
+  bool at_arrival = false;
+  // Of a push at arrival: only if that message of the opposite stream, by its ordinal, is pulled.
+  std::int32_t beside = -1;
 
   friend bool operator==(const LoweredOperand&, const LoweredOperand&) = default;
 };

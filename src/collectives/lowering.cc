@@ -6,6 +6,7 @@
 
 #include "base/assert.hpp"
 #include "collectives/expand.hpp"
+#include "collectives/first_touches.hpp"
 
 namespace tutti::collectives {
 namespace {
@@ -70,15 +71,101 @@ DirectChoice choose(const ExpandedStep& sender, const ExpandedOperand& sent,
   return {};
 }
 
+// A rank's program as it was told, and what it touches first.
+struct Told {
+  ExpandedProgram steps;
+  FirstTouches touches;
+
+  Told() = default;
+  Told(const ScheduleShape& shape, Rank rank, ExpandedProgram program)
+      : steps(std::move(program)), touches(shape, rank, steps) {}
+
+  const ExpandedStep& step(const End& end) const {
+    return steps[static_cast<std::size_t>(end.step)];
+  }
+};
+
+// The messages of one directed stream.
+struct Directed {
+  std::vector<End> sent;
+  std::vector<End> received;
+  std::vector<DirectChoice> choices;
+
+  Directed(const Told& sender, Rank sender_rank, const Told& receiver, Rank receiver_rank)
+      : sent(ends(sender.steps, receiver_rank, true)),
+        received(ends(receiver.steps, sender_rank, false)) {
+    TUTTI_ASSERT(sent.size() == received.size(), "every message has two ends");
+    for (std::size_t k = 0; k < sent.size(); ++k) {
+      const ExpandedStep& from = sender.step(sent[k]);
+      const ExpandedStep& to = receiver.step(received[k]);
+      choices.push_back(choose(from, from.destinations[static_cast<std::size_t>(sent[k].operand)],
+                               to, to.sources[static_cast<std::size_t>(received[k].operand)]));
+    }
+  }
+
+  int size() const { return static_cast<int>(sent.size()); }
+  // The message that a step sends, no other than that on this stream; -1 for none.
+  int sent_by(int step) const {
+    const auto found =
+        std::lower_bound(sent.begin(), sent.end(), step,
+                         [](const End& end, int wanted) { return end.step < wanted; });
+    return found == sent.end() || found->step != step ? -1 : static_cast<int>(found - sent.begin());
+  }
+};
+
+// Whether message `out` of a rank, a pure send that is pulled, and message `in` that it gets back,
+// a pure recv that is pushed into the same memory, are both done by one step of the peer: it reads
+// each element before it overwrites it.
+bool is_one_pass(const Told& owner, const Directed& sends, int out, const Directed& receives,
+                 int in) {
+  const auto o = static_cast<std::size_t>(out);
+  const auto i = static_cast<std::size_t>(in);
+  const ExpandedStep& send = owner.step(sends.sent[o]);
+  const ExpandedStep& recv = owner.step(receives.received[i]);
+  if (send.kind != StepKind::copy || recv.kind != StepKind::copy) return false;
+  if (send.destinations.size() != 1 || recv.destinations.size() != 1) return false;
+  if (send.sources[0].kind != Operand::Kind::chunks) return false;
+  const DirectChoice& given = sends.choices[o];
+  const DirectChoice& taken = receives.choices[i];
+  if (given.form != DirectForm::pull || taken.form != DirectForm::push) return false;
+  return owner.touches.same_memory(*given.touched, *taken.touched) &&
+         sends.received[o].step == receives.sent[i].step;
+}
+
+// What is ready when its owner has entered the call (lowered.hpp).
+struct Readiness {
+  bool at_arrival = false;
+  int beside = -1;
+};
+
+// Of a message that `owner` sends and its peer pulls.
+Readiness pulled(const Told& owner, const Directed& sends, std::size_t message) {
+  const ExpandedOperand& content = *sends.choices[message].touched;
+  if (content.buffer != Buffer::input) return {};
+  return {owner.touches.first_write(content) >= sends.sent[message].step, -1};
+}
+
+// Of a message that the peer pushes to `owner`.
+Readiness pushed(const Told& owner, const Directed& sends, const Directed& receives,
+                 std::size_t message) {
+  const int step = receives.received[message].step;
+  const FirstTouches::Two touched = owner.touches.first_two(*receives.choices[message].touched);
+  if (touched.first >= step) return {true, -1};
+  if (touched.second < step) return {};
+  const int out = sends.sent_by(touched.first);
+  if (out < 0 || !is_one_pass(owner, sends, out, receives, static_cast<int>(message))) return {};
+  return {pulled(owner, sends, static_cast<std::size_t>(out)).at_arrival, out};
+}
+
 class Lowerer {
  public:
-  using ProgramOf = std::function<const ExpandedProgram&(Rank)>;
+  using ProgramOf = std::function<const Told&(Rank)>;
 
   Lowerer(const ScheduleShape& shape, Rank rank, const ProgramOf& program_of)
       : mine_(program_of(rank)) {
     lowered_.shape = shape;
     lowered_.rank = rank;
-    for (const ExpandedStep& step : mine_) add_step(step);
+    for (const ExpandedStep& step : mine_.steps) add_step(step);
     for (Rank peer : find_peers()) link(peer, program_of(peer));
     add_dependencies();
   }
@@ -92,7 +179,7 @@ class Lowerer {
       for (const ExpandedOperand& operand : operands)
         if (operand.kind == Operand::Kind::message) peers.push_back(operand.index);
     };
-    for (const ExpandedStep& step : mine_) {
+    for (const ExpandedStep& step : mine_.steps) {
       note(step.sources);
       note(step.destinations);
     }
@@ -123,120 +210,95 @@ class Lowerer {
   }
 
   // Matches the messages of both directions with the peer's ends.
-  void link(Rank peer, const ExpandedProgram& theirs) {
+  void link(Rank peer, const Told& theirs) {
+    const Directed out(mine_, lowered_.rank, theirs, peer);
+    const Directed in(theirs, peer, mine_, lowered_.rank);
     const int stream = static_cast<int>(lowered_.peers.size());
+    for (std::size_t k = 0; k < out.sent.size(); ++k) {
+      const bool pull = out.choices[k].form == DirectForm::pull;
+      set_message(at(out.sent[k], true), stream, k, out.choices[k], pull,
+                  pull ? pulled(mine_, out, k) : readiness_of_push(theirs, in, out, k));
+    }
+    for (std::size_t k = 0; k < in.sent.size(); ++k) {
+      const bool push = in.choices[k].form == DirectForm::push;
+      set_message(at(in.received[k], false), stream, k, in.choices[k], push,
+                  push ? pushed(mine_, out, in, k) : readiness_of_pull(theirs, in, k));
+    }
     lowered_.peers.push_back(peer);
-    const std::vector<End> sent = ends(mine_, peer, true);
-    const std::vector<End> taken = ends(theirs, lowered_.rank, false);
-    const std::vector<End> received = ends(mine_, peer, false);
-    const std::vector<End> given = ends(theirs, lowered_.rank, true);
-    TUTTI_ASSERT(sent.size() == taken.size() && received.size() == given.size(),
-                 "every message has two ends");
-    for (std::size_t k = 0; k < sent.size(); ++k) {
-      LoweredOperand& operand = at(sent[k], true);
-      set_message(operand, stream, k);
-      const DirectChoice choice =
-          choose(step(mine_, sent[k]), step(mine_, sent[k]).destinations[index(sent[k].operand)],
-                 step(theirs, taken[k]), step(theirs, taken[k]).sources[index(taken[k].operand)]);
-      set_direct(operand, choice, choice.form == DirectForm::pull);
-    }
-    for (std::size_t k = 0; k < received.size(); ++k) {
-      LoweredOperand& operand = at(received[k], false);
-      set_message(operand, stream, k);
-      const DirectChoice choice = choose(
-          step(theirs, given[k]), step(theirs, given[k]).destinations[index(given[k].operand)],
-          step(mine_, received[k]), step(mine_, received[k]).sources[index(received[k].operand)]);
-      set_direct(operand, choice, choice.form == DirectForm::push);
-    }
-    lowered_.sends.push_back(static_cast<int>(sent.size()));
-    lowered_.receives.push_back(static_cast<int>(received.size()));
-    partners_.push_back({taken, given});
+    lowered_.sends.push_back(out.size());
+    lowered_.receives.push_back(in.size());
+    streams_.push_back({out, in});
   }
 
-  static std::size_t index(int value) { return static_cast<std::size_t>(value); }
-  static const ExpandedStep& step(const ExpandedProgram& program, const End& end) {
-    return program[index(end.step)];
+  static Readiness readiness_of_push(const Told& owner, const Directed& sends,
+                                     const Directed& receives, std::size_t k) {
+    return receives.choices[k].form == DirectForm::push ? pushed(owner, sends, receives, k)
+                                                        : Readiness();
+  }
+  static Readiness readiness_of_pull(const Told& owner, const Directed& sends, std::size_t k) {
+    return sends.choices[k].form == DirectForm::pull ? pulled(owner, sends, k) : Readiness();
   }
 
   LoweredOperand& at(const End& end, bool destination) {
-    LoweredStep& step = lowered_.steps[index(end.step)];
-    return destination ? step.destinations[index(end.operand)] : step.sources[index(end.operand)];
+    LoweredStep& step = lowered_.steps[static_cast<std::size_t>(end.step)];
+    return (destination ? step.destinations : step.sources)[static_cast<std::size_t>(end.operand)];
   }
 
-  static void set_message(LoweredOperand& operand, int stream, std::size_t ordinal) {
+  static void set_message(LoweredOperand& operand, int stream, std::size_t ordinal,
+                          const DirectChoice& choice, bool mine, const Readiness& readiness) {
     operand.stream = stream;
     operand.ordinal = static_cast<int>(ordinal);
-  }
-
-  static void set_direct(LoweredOperand& operand, const DirectChoice& choice, bool mine) {
     operand.direct = choice.form;
     if (choice.form == DirectForm::none) return;
     operand.buffer = choice.touched->buffer;
     operand.chunk = choice.touched->index;
     operand.mine = mine;
+    operand.at_arrival = readiness.at_arrival;
+    operand.beside = readiness.beside;
   }
 
   void add_dependencies() {
-    for (std::size_t s = 0; s < mine_.size(); ++s)
-      for (int earlier : mine_[s].depends)
-        lowered_.steps[s].depends.push_back({earlier, is_fused(index(earlier), s)});
+    for (std::size_t s = 0; s < mine_.steps.size(); ++s)
+      for (int earlier : mine_.steps[s].depends)
+        lowered_.steps[s].depends.push_back({earlier, is_fused(earlier, s)});
   }
 
-  // A pure send that is pulled and a pure recv that is pushed, both by one and the same step of the
-  // peer: it reads each element before it overwrites it.
-  bool is_fused(std::size_t earlier, std::size_t later) const {
-    const LoweredStep& send = lowered_.steps[earlier];
-    const LoweredStep& recv = lowered_.steps[later];
-    if (send.kind != StepKind::copy || recv.kind != StepKind::copy) return false;
-    if (send.destinations.size() != 1 || recv.destinations.size() != 1) return false;
-    const LoweredOperand& out = send.destinations[0];
-    const LoweredOperand& in = recv.sources[0];
-    if (send.sources[0].kind != Operand::Kind::chunks || out.direct != DirectForm::pull)
-      return false;
-    if (in.kind != Operand::Kind::message || in.direct != DirectForm::push) return false;
-    if (out.stream != in.stream || !same_memory(out, in)) return false;
-    const Partner& partner = partners_[index(out.stream)];
-    return partner.taken[index(out.ordinal)].step == partner.given[index(in.ordinal)].step;
+  bool is_fused(int earlier, std::size_t later) const {
+    const LoweredOperand& in = lowered_.steps[later].sources[0];
+    if (in.kind != Operand::Kind::message) return false;
+    const Streams& both = streams_[static_cast<std::size_t>(in.stream)];
+    const int out = both.out.sent_by(earlier);
+    return out >= 0 && is_one_pass(mine_, both.out, out, both.in, in.ordinal);
   }
 
-  // Whether two ranges of this rank's own memory are one and the same when running in place. Only
-  // then does reading before writing, element by element, make the order safe.
-  bool same_memory(const LoweredOperand& a, const LoweredOperand& b) const {
-    if (a.count != b.count) return false;
-    if (a.buffer == b.buffer) return a.chunk == b.chunk;
-    return a.buffer == Buffer::input && b.buffer == Buffer::output &&
-           aliased_chunk(lowered_.shape, lowered_.rank, a.chunk) == b.chunk;
-  }
-
-  struct Partner {
-    std::vector<End> taken;  // where the peer receives what we send
-    std::vector<End> given;  // where the peer sends what we receive
+  struct Streams {
+    Directed out;
+    Directed in;
   };
 
-  const ExpandedProgram& mine_;
+  const Told& mine_;
   LoweredProgram lowered_;
-  std::vector<Partner> partners_;
+  std::vector<Streams> streams_;  // by peer
 };
 
 }  // namespace
 
 LoweredProgram lower(const Schedule& schedule, Rank rank) {
-  std::vector<ExpandedProgram> cache(static_cast<std::size_t>(schedule.shape.ranks));
-  auto program_of = [&](Rank r) -> const ExpandedProgram& {
-    ExpandedProgram& program = cache[static_cast<std::size_t>(r)];
-    if (program.empty()) program = r == rank ? expand(schedule, r) : unroll(schedule, r);
-    return program;
+  std::vector<Told> cache(static_cast<std::size_t>(schedule.shape.ranks));
+  auto program_of = [&](Rank r) -> const Told& {
+    Told& told = cache[static_cast<std::size_t>(r)];
+    if (told.steps.empty())
+      told = Told(schedule.shape, r, r == rank ? expand(schedule, r) : unroll(schedule, r));
+    return told;
   };
   return Lowerer(schedule.shape, rank, program_of).take();
 }
 
 std::vector<LoweredProgram> lower_all(const Schedule& schedule) {
-  std::vector<ExpandedProgram> programs;
+  std::vector<Told> programs;
   for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
-    programs.push_back(expand(schedule, rank));
-  auto program_of = [&](Rank r) -> const ExpandedProgram& {
-    return programs[static_cast<std::size_t>(r)];
-  };
+    programs.emplace_back(schedule.shape, rank, expand(schedule, rank));
+  auto program_of = [&](Rank r) -> const Told& { return programs[static_cast<std::size_t>(r)]; };
   std::vector<LoweredProgram> lowered;
   for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
     lowered.push_back(Lowerer(schedule.shape, rank, program_of).take());
@@ -277,6 +339,7 @@ LoweredProgram lower_point_to_point(int ranks, Rank rank, Rank to, Rank from) {
     LoweredOperand operand;
     operand.kind = Operand::Kind::message;
     operand.direct = DirectForm::pull;
+    operand.at_arrival = true;  // inputs that nobody writes
     operand.mine = mine;
     operand.stream = static_cast<int>(std::find(program.peers.begin(), program.peers.end(), peer) -
                                       program.peers.begin());

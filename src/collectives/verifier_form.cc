@@ -75,6 +75,7 @@ class StepForm {
     if (std::string wrong = check_geometry(step); !wrong.empty()) return wrong;
     if (std::string wrong = check_messages(step); !wrong.empty()) return wrong;
     if (std::string wrong = check_direct(step); !wrong.empty()) return wrong;
+    if (std::string wrong = check_ready(step, number); !wrong.empty()) return wrong;
     return check_depends(step, number);
   }
 
@@ -147,6 +148,56 @@ class StepForm {
     return {};
   }
 
+  // What the peer may touch as soon as this rank has entered the call.
+  std::string check_ready(const LoweredStep& step, int number) const {
+    for (const auto* operands : {&step.sources, &step.destinations})
+      for (const LoweredOperand& operand : *operands) {
+        if (is_memory(operand) || !operand.at_arrival) continue;
+        if (operand.direct == DirectForm::none)
+          return "is ready at arrival, but goes through a queue";
+        if (!operand.mine) continue;
+        const bool pulled = operand.direct == DirectForm::pull;
+        if (pulled && operand.buffer != Buffer::input)
+          return fmt::format("lets {} be read at arrival", describe(operand));
+        for (int s = 0; s < number; ++s)
+          if (!leaves_ready(program_.steps[at(s)], operand))
+            return fmt::format("lets {} be {} at arrival, though step {} comes before",
+                               describe(operand), pulled ? "read" : "stored", s);
+      }
+    return {};
+  }
+
+  // Whether an earlier step leaves alone what the peer reads or stores at arrival. The one that
+  // only offers what the peer reads in the same pass as it stores does.
+  bool leaves_ready(const LoweredStep& earlier, const LoweredOperand& ready) const {
+    for (const LoweredOperand& destination : earlier.destinations)
+      if (is_memory(destination) && overlap(destination, ready)) return false;
+    if (ready.direct == DirectForm::pull) return true;
+    const LoweredOperand& out = earlier.destinations[0];
+    const bool only_offers = earlier.kind == StepKind::copy && earlier.destinations.size() == 1 &&
+                             !is_memory(out) && out.stream == ready.stream &&
+                             out.ordinal == ready.beside && out.at_arrival &&
+                             out.direct == DirectForm::pull;
+    if (only_offers) return true;
+    return std::none_of(
+        earlier.sources.begin(), earlier.sources.end(),
+        [&](const LoweredOperand& read) { return is_memory(read) && overlap(read, ready); });
+  }
+
+  // In place, input chunks are output chunks.
+  bool overlap(const LoweredOperand& a, const LoweredOperand& b) const {
+    for (int i = 0; i < a.count; ++i)
+      for (int k = 0; k < b.count; ++k)
+        if (place_of(a, i) == place_of(b, k)) return true;
+    return false;
+  }
+  std::pair<Buffer, int> place_of(const LoweredOperand& operand, int k) const {
+    const int chunk = operand.chunk + k;
+    if (operand.buffer != Buffer::input) return {operand.buffer, chunk};
+    const int alias = contract_alias(program_.shape, program_.rank, chunk);
+    return alias >= 0 ? std::pair{Buffer::output, alias} : std::pair{Buffer::input, chunk};
+  }
+
   std::string check_depends(const LoweredStep& step, int number) const {
     for (const LoweredDependency& dependency : step.depends) {
       if (dependency.step < 0 || dependency.step >= number)
@@ -214,6 +265,8 @@ std::string compare(const ScheduleShape& shape, const End& sent, const End& rece
   if (a.direct == DirectForm::none) return {};
   if (a.mine == b.mine) return "both ends, or none, say that it is their memory";
   if (!same_range(a, b)) return describe(a) + " against " + describe(b);
+  if (a.at_arrival != b.at_arrival || a.beside != b.beside)
+    return "not ready at arrival alike at both ends";
   if (!in_range(shape, a)) return describe(a) + " lies outside of its buffer";
   if (a.direct == DirectForm::push && a.buffer == Buffer::input)
     return "pushed into " + describe(a);

@@ -2,6 +2,7 @@
 #include "runtime/arrival.hpp"
 
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x5441;  // "TA"
 constexpr std::size_t kRegionBytes = sizeof(MemoryReference::region);
 constexpr std::size_t kOffsetBytes = sizeof(MemoryReference::offset);
-static_assert(kDirectArrivalBytes == kArrivalBytes + 3 * (kRegionBytes + kOffsetBytes));
+static_assert(kReferenceBytes == kRegionBytes + kOffsetBytes);
 
 // Kinds of calls. Blocks that differ in size never travel direct.
 enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
@@ -26,6 +27,19 @@ enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
 using Words = std::array<std::uint64_t, kArrivalBytes / sizeof(std::uint64_t)>;
 
 constexpr int kCountBitsBelow = 16;
+
+// Behind it, in a direct call: a byte with a bit for each buffer that can be addressed, and their
+// references in the order of the bits.
+unsigned buffers_told(const MemoryReferences& memory) {
+  unsigned told = 0;
+  for (std::size_t b = 0; b < memory.size(); ++b)
+    if (memory[b].addressable()) told |= 1U << b;
+  return told;
+}
+
+std::size_t direct_bytes(unsigned told) {
+  return kArrivalBytes + 1 + static_cast<std::size_t>(std::popcount(told)) * kReferenceBytes;
+}
 
 std::uint64_t bits(std::uint64_t word, int from, int count) {
   return word >> from & ((std::uint64_t{1} << count) - 1);
@@ -82,17 +96,26 @@ void encode_signature(const Signature& s, std::span<std::byte, kArrivalBytes> ou
   std::memcpy(out.data(), words.data(), kArrivalBytes);
 }
 
-void encode(const Arrival& arrival, std::span<std::byte> out) {
-  const Signature& s = arrival.signature;
-  TUTTI_ASSERT(out.size() >= encoded_bytes(s), "the arrival record fits");
-  encode_signature(s, out.first<kArrivalBytes>());
-  if (!s.direct) return;
-  std::byte* at = out.data() + kArrivalBytes;
-  for (const MemoryReference& reference : arrival.memory) {
-    std::memcpy(at, &reference.region, kRegionBytes);
-    std::memcpy(at + kRegionBytes, &reference.offset, kOffsetBytes);
-    at += kRegionBytes + kOffsetBytes;
+std::size_t encoded_bytes(const Arrival& arrival) {
+  return arrival.signature.direct ? direct_bytes(buffers_told(arrival.memory)) : kArrivalBytes;
+}
+
+std::size_t encode_memory(const MemoryReferences& memory, std::byte* out) {
+  const unsigned told = buffers_told(memory);
+  *out++ = static_cast<std::byte>(told);
+  for (const MemoryReference& reference : memory) {
+    if (!reference.addressable()) continue;
+    std::memcpy(out, &reference.region, kRegionBytes);
+    std::memcpy(out + kRegionBytes, &reference.offset, kOffsetBytes);
+    out += kReferenceBytes;
   }
+  return direct_bytes(told);
+}
+
+void encode(const Arrival& arrival, std::span<std::byte> out) {
+  TUTTI_ASSERT(out.size() >= encoded_bytes(arrival), "the arrival record fits");
+  encode_signature(arrival.signature, out.first<kArrivalBytes>());
+  if (arrival.signature.direct) encode_memory(arrival.memory, out.data() + kArrivalBytes);
 }
 
 std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
@@ -124,19 +147,29 @@ std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
   return s;
 }
 
+std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record) {
+  MemoryReferences memory{};
+  if (record.size() <= kArrivalBytes) return std::nullopt;
+  const auto told = std::to_integer<unsigned>(record[kArrivalBytes]);
+  if (told >> memory.size() != 0 || record.size() < direct_bytes(told)) return std::nullopt;
+  const std::byte* at = record.data() + kArrivalBytes + 1;
+  for (std::size_t b = 0; b < memory.size(); ++b) {
+    if ((told >> b & 1) == 0) continue;
+    std::memcpy(&memory[b].region, at, kRegionBytes);
+    std::memcpy(&memory[b].offset, at + kRegionBytes, kOffsetBytes);
+    if (!memory[b].addressable()) return std::nullopt;
+    at += kReferenceBytes;
+  }
+  return memory;
+}
+
 std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   const auto signature = decode_signature(bytes);
   if (!signature) return std::nullopt;
-  Arrival arrival{*signature, {}};
-  if (!signature->direct) return arrival;
-  if (bytes.size() < kDirectArrivalBytes) return std::nullopt;
-  const std::byte* at = bytes.data() + kArrivalBytes;
-  for (MemoryReference& reference : arrival.memory) {
-    std::memcpy(&reference.region, at, kRegionBytes);
-    std::memcpy(&reference.offset, at + kRegionBytes, kOffsetBytes);
-    at += kRegionBytes + kOffsetBytes;
-  }
-  return arrival;
+  if (!signature->direct) return Arrival{*signature, {}};
+  const auto memory = decode_memory(bytes);
+  if (!memory) return std::nullopt;
+  return Arrival{*signature, *memory};
 }
 
 }  // namespace tutti::runtime

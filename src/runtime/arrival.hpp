@@ -57,24 +57,34 @@ std::string disagreement(Rank rank, const Signature& signature, Rank other,
 // "all_reduce #7: 1024 x float, sum, root 0, plan 1a2b3c4d5e6f7081"
 std::string to_string(const Signature& signature);
 
+// Indexed by Buffer.
+using MemoryReferences = std::array<MemoryReference, 3>;
+
 struct Arrival {
   Signature signature;
-  // Indexed by Buffer; only sent when signature.direct.
-  std::array<MemoryReference, 3> memory{};
+  MemoryReferences memory{};  // only sent when signature.direct, and only what can be addressed
 };
 
 inline constexpr std::size_t kArrivalBytes = 32;
 inline constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 48) - 1;  // that a record can tell
-inline constexpr std::size_t kDirectArrivalBytes = kArrivalBytes + 3 * 12;
+inline constexpr std::size_t kReferenceBytes = 12;
+inline constexpr std::size_t kDirectArrivalBytes =
+    kArrivalBytes + 1 + 3 * kReferenceBytes;  // at most
 
-inline std::size_t encoded_bytes(const Signature& signature) {
-  return signature.direct ? kDirectArrivalBytes : kArrivalBytes;
-}
+// Of the record; with one reference it fits a cache line beside a frame's header.
+std::size_t encoded_bytes(const Arrival& arrival);
+
+// The part of a direct call's record that is the rank's own; with it, the record has that many
+// bytes. Requires  room for kDirectArrivalBytes - kArrivalBytes.
+std::size_t encode_memory(const MemoryReferences& memory, std::byte* out);
+
+// That part of a record, which has kArrivalBytes before it. Nothing when the bytes are none.
+std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record);
 
 // The part of the record that all ranks of a call share, bit for bit.
 void encode_signature(const Signature& signature, std::span<std::byte, kArrivalBytes> out);
 
-// Requires  out.size() >= encoded_bytes(arrival.signature).
+// Requires  out.size() >= encoded_bytes(arrival).
 void encode(const Arrival& arrival, std::span<std::byte> out);
 
 // The part that all ranks share, also of a record without the memory references that belong to it.

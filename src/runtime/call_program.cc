@@ -25,6 +25,7 @@ Way way_of(const CallOperand& operand, const Addressable& mine, const Addressabl
 
 void set_way(CallOperand& operand, Way way, std::array<std::uint32_t, kWayCount>& counts) {
   operand.way = way;
+  operand.ready = operand.at_arrival && operand.beside < 0;
   operand.place = counts[static_cast<std::size_t>(way)]++;
 }
 
@@ -72,6 +73,8 @@ void CallProgram::add_operands(const std::vector<LoweredOperand>& operands, bool
     operand.mine = lowered.mine;
     operand.buffer = lowered.buffer;
     operand.form = lowered.direct;
+    operand.at_arrival = lowered.at_arrival;
+    operand.beside = lowered.beside;
     operand.chunk = lowered.chunk;
     if (operand.is_message) {
       operand.stream = narrow(static_cast<std::size_t>(lowered.stream));
@@ -100,10 +103,15 @@ void CallProgram::begin(bool staged) {
 void CallProgram::decide_offers(std::size_t peer, const Addressable& mine) {
   CallPeer& p = peers_[peer];
   p.sent = {};
+  bool all_known = true;  // of those before
   for (const std::uint32_t send : p.sends) {
     CallOperand& operand = operands_[send];
-    if (operand.form == DirectForm::pull && way_of(operand, mine, {}) == Way::pull)
-      set_way(operand, Way::pull, p.sent);
+    if (operand.form == DirectForm::push) {
+      all_known = false;
+      continue;
+    }
+    const Way way = way_of(operand, mine, {});
+    if (way == Way::pull || all_known) set_way(operand, way, p.sent);
   }
 }
 
@@ -114,6 +122,19 @@ void CallProgram::decide_all(std::size_t peer, const Addressable& mine, const Ad
     set_way(operands_[send], way_of(operands_[send], mine, theirs), p.sent);
   for (const std::uint32_t receive : p.receives)
     set_way(operands_[receive], way_of(operands_[receive], mine, theirs), p.received);
+  decide_ready(p.sends, p.receives);
+  decide_ready(p.receives, p.sends);
+}
+
+// Those for which that takes the way of a message of the other direction.
+void CallProgram::decide_ready(const std::vector<std::uint32_t>& messages,
+                               const std::vector<std::uint32_t>& others) {
+  for (const std::uint32_t message : messages) {
+    CallOperand& operand = operands_[message];
+    if (!operand.at_arrival || operand.beside < 0) continue;
+    const std::uint32_t other = others[static_cast<std::size_t>(operand.beside)];
+    operand.ready = operands_[other].way == Way::pull;
+  }
 }
 
 std::size_t CallProgram::memory_bytes() const {

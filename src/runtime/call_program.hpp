@@ -34,6 +34,9 @@ struct CallOperand {
   bool mine = false;                  // of a message: direct, the peer touches us
   Buffer buffer = Buffer::input;      // of memory; of a message: that is touched
   collectives::DirectForm form = {};  // of a message: what it can be
+  bool at_arrival = false;            // of a message: ready then, if it travels direct; and if ...
+  bool ready = false;                 // of a message that travels direct: no word is waited for
+  std::int32_t beside = -1;           // ... this one of the other direction is pulled
   std::int32_t chunk = 0;             // the first, in that buffer
   std::uint32_t stream = 0;           // of a message: which peer
   std::uint32_t ordinal = 0;          // among all messages of its directed stream
@@ -86,13 +89,16 @@ class CallProgram {
 
   // Before a call. Staged: everything goes through queues, nothing is left to decide.
   void begin(bool staged);
-  // Once the peer was told which of our buffers it can address: what we offer it.
+  // Once the peer was told which of our buffers it can address: what we offer it, and what we send
+  // through the queue because it cannot, as far as its place there is known.
   void decide_offers(std::size_t peer, const collectives::Addressable& mine);
   // Once we know which of its buffers we can address, too: all else.
   void decide_all(std::size_t peer, const collectives::Addressable& mine,
                   const collectives::Addressable& theirs);
 
  private:
+  void decide_ready(const std::vector<std::uint32_t>& messages,
+                    const std::vector<std::uint32_t>& others);
   void add_operands(const std::vector<collectives::LoweredOperand>& operands, bool sent);
 
   std::shared_ptr<const collectives::LoweredProgram> program_;

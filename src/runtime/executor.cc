@@ -72,7 +72,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     p.settled = !call.signature.direct;
     arrivals_due_ += p.arrival_due ? 1 : 0;
   }
-  short_complete_ = 0;
+  short_done_ = {};
   if (short_.empty()) reset_channels();
   slices_left_ = channels_.size() * slices_;
   finished_ = false;
@@ -87,7 +87,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
 
 void Executor::reset_channels() {
   for (Channel& channel : channels_) {
-    channel.first_slice = channel.announced = 0;
+    channel.first_slice = 0;
     std::fill(channel.phases.begin(), channel.phases.end(), Phase::waiting);
     std::fill(channel.first.begin(), channel.first.end(), 0);
     std::fill(channel.left.begin(), channel.left.end(),
@@ -129,7 +129,7 @@ Status Executor::set_up(const collectives::Plan& plan) {
 // Whether the call is one of those that have a short program.
 void Executor::choose_way() {
   const bool whole = channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr;
-  if (whole && !call_.signature.direct && ShortProgram::fits(*program_))
+  if (whole && ShortProgram::fits(*program_))
     short_.lay_out(*program_, geometry_, element_bytes_);
   else
     short_.clear();
@@ -353,7 +353,8 @@ bool Executor::meet_peers() {
   return moved;
 }
 
-void Executor::export_memory(std::size_t peer, Arrival& arrival) {
+MemoryReferences Executor::export_memory(std::size_t peer) {
+  MemoryReferences memory;
   Peer& p = peers_[peer];
   const collectives::Addressable& touched = program_->peers()[peer].touched;
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
@@ -362,9 +363,10 @@ void Executor::export_memory(std::size_t peer, Arrival& arrival) {
     if (!touched(buffer) || bytes == 0) continue;
     const MemoryReference reference =
         stream(0, peer).endpoint->export_memory(own_memory(buffer), bytes);
-    arrival.memory[static_cast<std::size_t>(buffer)] = reference;
+    memory[static_cast<std::size_t>(buffer)] = reference;
     if (reference.addressable()) p.mine.add(buffer);
   }
+  return memory;
 }
 
 // The record in a frame of its own; small staged messages carry it with their data instead.
@@ -372,13 +374,12 @@ bool Executor::send_arrival(std::size_t peer) {
   Peer& p = peers_[peer];
   if (p.arrival_sent) return false;
   Endpoint& endpoint = *stream(0, peer).endpoint;
-  const std::size_t bytes = encoded_bytes(call_.signature);
-  const std::span<std::byte> room = endpoint.reserve(bytes);
+  const bool direct = call_.signature.direct;
+  const std::span<std::byte> room = endpoint.reserve(direct ? kDirectArrivalBytes : kArrivalBytes);
   if (room.data() == nullptr) return false;
-  Arrival arrival;
-  arrival.signature = call_.signature;
-  if (call_.signature.direct) export_memory(peer, arrival);
-  encode(arrival, room);
+  std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
+  const std::size_t bytes =
+      direct ? encode_memory(export_memory(peer), room.data() + kArrivalBytes) : kArrivalBytes;
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   p.arrival_sent = true;
   if (call_.signature.direct) program_->decide_offers(peer, p.mine);
@@ -406,35 +407,39 @@ bool Executor::take_arrival(std::size_t peer) {
 bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> record) {
   const bool alike = record.size() >= kArrivalBytes &&
                      std::memcmp(record.data(), call_.record.data(), kArrivalBytes) == 0;
-  if (!alike || call_.signature.direct) {
-    const std::optional<Arrival> arrival = decode_arrival(record);
-    if (!arrival) {
-      fail(Status(StatusCode::corrupt_data,
-                  fmt::format("rank {} sent an arrival record of {} bytes that makes no sense",
-                              rank_of(peer), record.size())));
-      return false;
-    }
-    if (!alike) return reject_arrival(peer, *arrival);
-    if (!import_memory(peer, *arrival)) return false;
+  if (!alike) return reject_arrival(peer, record);
+  if (call_.signature.direct) {
+    const std::optional<MemoryReferences> memory = decode_memory(record);
+    if (!memory) return refuse_nonsense(peer, record);
+    if (!import_memory(peer, *memory)) return false;
   }
   peers_[peer].arrival_due = false;
   --arrivals_due_;
   return true;
 }
 
-bool Executor::reject_arrival(std::size_t peer, const Arrival& arrival) {
+bool Executor::reject_arrival(std::size_t peer, std::span<const std::byte> record) {
+  const std::optional<Arrival> arrival = decode_arrival(record);
+  if (!arrival) return refuse_nonsense(peer, record);
   send_arrival(peer);  // so that the peer learns it too, and does not wait for us
   fail(Status(StatusCode::mismatch,
-              disagreement(transport_.rank(), call_.signature, rank_of(peer), arrival.signature) +
+              disagreement(transport_.rank(), call_.signature, rank_of(peer), arrival->signature) +
                   (call_.custom == nullptr ? "" : "; ours is '" + call_.custom->name + "'")));
   return false;
 }
 
-bool Executor::import_memory(std::size_t peer, const Arrival& arrival) {
+bool Executor::refuse_nonsense(std::size_t peer, std::span<const std::byte> record) {
+  fail(Status(StatusCode::corrupt_data,
+              fmt::format("rank {} sent an arrival record of {} bytes that makes no sense",
+                          rank_of(peer), record.size())));
+  return false;
+}
+
+bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
   Peer& p = peers_[peer];
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const auto b = static_cast<std::size_t>(buffer);
-    const MemoryReference& reference = arrival.memory[b];
+    const MemoryReference& reference = memory[b];
     if (!reference.addressable()) continue;
     const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
                               call_.signature.count * element_bytes_;
@@ -504,13 +509,13 @@ bool Executor::advance_channels() {
 
 bool Executor::advance_channel(int channel) {
   Channel& c = channels_[index(channel)];
-  bool moved = announce(channel);
+  bool moved = false;
   const std::size_t end = std::min(c.first_slice + window_, slices_);
   std::size_t slice = c.first_slice;
   while (slice < end && status_.ok()) {
     if (advance_slice(channel, slice)) {
       moved = true;
-      if (slide_window(c)) announce(channel);
+      slide_window(c);
     }
     // The window may have slid past more than this slice: peers that moved meanwhile can complete
     // the next ones first. Their slots serve other slices by now.
@@ -520,8 +525,7 @@ bool Executor::advance_channel(int channel) {
 }
 
 // Past slices that are complete. Their slots then serve those that enter the window.
-bool Executor::slide_window(Channel& c) {
-  bool moved = false;
+void Executor::slide_window(Channel& c) {
   while (c.first_slice < slices_ && c.left[c.first_slice % window_] == 0) {
     const std::size_t slot = c.first_slice % window_;
     const std::size_t steps = program_->steps().size();
@@ -531,9 +535,7 @@ bool Executor::slide_window(Channel& c) {
     c.left[slot] = static_cast<std::int32_t>(steps);
     ++c.first_slice;
     --slices_left_;
-    moved = true;
   }
-  return moved;
 }
 
 bool Executor::advance_slice(int channel, std::size_t slice) {
@@ -550,26 +552,6 @@ bool Executor::advance_slice(int channel, std::size_t slice) {
       if (phases[s] == Phase::complete) --c.left[slot];
     }
     if (phases[s] == Phase::complete && s == index(c.first[slot])) ++c.first[slot];
-  }
-  return moved;
-}
-
-// Grants and offers of slices that have just entered the window, before anything is computed: a
-// peer that had to wait for them behind our arithmetic would stand still, and then we for it.
-bool Executor::announce(int channel) {
-  if (!call_.signature.direct) return false;
-  for (const Peer& peer : peers_)
-    if (!peer.settled) return false;
-  Channel& c = channels_[index(channel)];
-  const std::vector<CallStep>& steps = program_->steps();
-  const std::size_t end = std::min(c.first_slice + window_, slices_);
-  bool moved = false;
-  for (c.announced = std::max(c.announced, c.first_slice); c.announced < end; ++c.announced) {
-    Phase* phases = c.phases.data() + c.announced % window_ * steps.size();
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      Attempt attempt{channel, c.announced, steps[s], phases, phases[s]};
-      moved |= announce_step(attempt);
-    }
   }
   return moved;
 }

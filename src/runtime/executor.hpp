@@ -9,7 +9,7 @@
 // program on its own connections; slices of a channel follow each other through the program,
 // several of them in flight. Per slice, steps are taken as lowered.hpp says. Where blocks differ in
 // size (blocks.hpp) a step is left out in slices that its block does not reach. Small calls, which
-// are not cut and go through queues, take a shorter way (short_program.hpp).
+// are not cut, take a shorter way (short_program.hpp).
 #pragma once
 
 #include <array>
@@ -156,7 +156,6 @@ class Executor {
 
   struct Channel {
     std::size_t first_slice = 0;      // everything before is complete
-    std::size_t announced = 0;        // slices before have been announced
     std::vector<Phase> phases;        // window slots x steps
     std::vector<std::int32_t> first;  // per window slot: steps before are complete
     std::vector<std::int32_t> left;   // per window slot: incomplete steps
@@ -200,20 +199,19 @@ class Executor {
   bool send_arrival(std::size_t peer);
   bool take_arrival(std::size_t peer);
   bool accept_arrival(std::size_t peer, std::span<const std::byte> record);
-  bool reject_arrival(std::size_t peer, const Arrival& arrival);
-  bool import_memory(std::size_t peer, const Arrival& arrival);
-  void export_memory(std::size_t peer, Arrival& arrival);
+  bool reject_arrival(std::size_t peer, std::span<const std::byte> record);
+  bool refuse_nonsense(std::size_t peer, std::span<const std::byte> record);
+  bool import_memory(std::size_t peer, const MemoryReferences& memory);
+  MemoryReferences export_memory(std::size_t peer);
 
   bool conclude();
   void finish();
   bool advance_steps() { return short_.empty() ? advance_channels() : advance_short(); }
   bool advance_channels();
   bool advance_channel(int channel);
-  bool slide_window(Channel& channel);
+  void slide_window(Channel& channel);
   bool advance_slice(int channel, std::size_t slice);
-  bool announce(int channel);
 
-  bool announce_step(Attempt& attempt);
   bool try_step(Attempt& attempt);
   bool dependencies_complete(const Attempt& attempt) const;
   bool grant_landings(Attempt& attempt);
@@ -230,18 +228,40 @@ class Executor {
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
   void compute(StepKind kind, bool finish, std::size_t elements);
-  bool read_too_late(const Attempt& attempt);
+  bool read_too_late(Operands sources);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 
   // Of calls that are not cut (executor_short.cc).
   bool advance_short();
-  bool try_short(const ShortStep& step);
+  template <bool kDirect>
+  bool advance_short();
+  template <bool kDirect>
+  bool try_short(const ShortStep& step, std::uint64_t bit);
+  bool may_begin(const ShortStep& step) const {
+    const std::uint64_t left = step.depends & ~short_done_.complete;
+    return left == 0 || are_fused(step, left);
+  }
+  bool are_fused(const ShortStep& step, std::uint64_t left) const;
+  bool grant_landings(const ShortStep& step);
+  template <bool kDirect>
   bool find_sources(const ShortStep& step);
-  bool find_message(const ShortOperand& source, std::size_t due,
+  template <bool kDirect>
+  bool find_source(const CallOperand& source, std::size_t offset, std::size_t bytes,
+                   const std::byte*& place);
+  bool find_message(const CallOperand& source, std::size_t due,
                     std::span<const std::byte>& payload);
+  template <bool kDirect>
   bool find_destinations(const ShortStep& step);
+  template <bool kDirect>
+  bool find_destination(const CallOperand& destination, std::size_t offset, std::size_t bytes,
+                        std::byte*& place);
+  template <bool kDirect>
   void finish_messages(const ShortStep& step);
+  bool offers_taken(const ShortStep& step);
+  Operands sources_of(const ShortStep& step) const {
+    return {&program_->operand(step.sources), step.destinations - step.sources};
+  }
 
   void show_phases();
   void add_absent(std::size_t peer, Awaited& found) const;
@@ -276,8 +296,13 @@ class Executor {
   std::shared_ptr<const collectives::LoweredProgram> lowered_;
   collectives::PlanSettings settings_;
   CallProgram* program_ = nullptr;
-  ShortProgram short_;                // of the call's shape; empty when it is cut, or direct
-  std::uint64_t short_complete_ = 0;  // its steps, by bit
+  ShortProgram short_;  // of the call's shape; empty when it is cut
+  struct {              // its steps, by bit
+    std::uint64_t granted = 0;
+    std::uint64_t ran = 0;
+    std::uint64_t complete = 0;
+  } short_done_;
+  bool reads_peers_ = false;                            // the step being tried, in memory of theirs
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t slice_elements_ = 1;             // of a block

@@ -45,11 +45,16 @@ Executor::Awaited Executor::awaited() {
 void Executor::show_phases() {
   reset_channels();
   std::vector<Phase>& phases = channels_[0].phases;
-  for (std::size_t s = 0; s < phases.size(); ++s) {
-    const std::uint64_t depends = short_.steps()[s].depends;
-    if ((short_complete_ >> s & 1) != 0)
+  std::uint64_t bit = 1;
+  for (std::size_t s = 0; s < phases.size(); ++s, bit <<= 1) {
+    const ShortStep& step = short_.steps()[s];
+    const bool lands = step.may_land && call_.signature.direct;
+    const bool granted = !lands || (short_done_.granted & bit) != 0;
+    if ((short_done_.complete & bit) != 0)
       phases[s] = Phase::complete;
-    else if ((depends & ~short_complete_) == 0)
+    else if ((short_done_.ran & bit) != 0)
+      phases[s] = Phase::offered;
+    else if (granted && may_begin(step))
       phases[s] = Phase::granted;
   }
 }
@@ -87,9 +92,10 @@ bool Executor::find_awaited_sources(Attempt& attempt, Awaited& found) {
     Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
     const std::uint64_t number = number_received(attempt, source);
     Frame frame;
-    const bool came = source.way == Way::push   ? endpoint.signalled(Signal::produced) > number
-                      : source.way == Way::pull ? endpoint.signalled(Signal::offered) > number
-                                                : endpoint.peek(frame);
+    const bool came = source.way == Way::push ? endpoint.signalled(Signal::produced) > number
+                      : source.way == Way::pull
+                          ? source.ready || endpoint.signalled(Signal::offered) > number
+                          : endpoint.peek(frame);
     if (!came)
       found.add(rank_of(source.stream), fmt::format("data from rank {}", rank_of(source.stream)));
     ready = ready && came;
@@ -99,14 +105,15 @@ bool Executor::find_awaited_sources(Attempt& attempt, Awaited& found) {
 
 void Executor::find_awaited_destination(Attempt& attempt, const CallOperand& destination,
                                         Awaited& found) {
-  if (destination.way == Way::undecided) return add_absent(destination.stream, found);
+  if (destination.way == Way::undecided || peers_[destination.stream].arrival_due)
+    return add_absent(destination.stream, found);
   Endpoint& endpoint = *stream(attempt.channel, destination.stream).endpoint;
   const std::uint64_t number = number_sent(attempt, destination);
   bool taken = true;
   if (attempt.phase == Phase::offered)
     taken = destination.way != Way::pull || endpoint.signalled(Signal::taken) > number;
   else if (destination.way == Way::push)
-    taken = endpoint.signalled(Signal::granted) > number;
+    taken = destination.ready || endpoint.signalled(Signal::granted) > number;
   else if (destination.way == Way::staged)
     taken = endpoint.reserve(attempt.bytes).data() != nullptr;
   if (taken) return;

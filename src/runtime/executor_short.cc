@@ -1,5 +1,6 @@
-// How a small call moves (short_program.hpp): the same six points as any other (lowered.hpp), of
-// which only those about queues are left. Sets nothing up and decides nothing; start() has done so.
+// How a small call moves (short_program.hpp): the same six points as any other (lowered.hpp),
+// without what cutting takes. Sets nothing up and decides nothing; start() has done so.
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,28 +14,41 @@ namespace tutti::runtime {
 namespace {
 
 constexpr int kWhole = 0;  // the only channel
-constexpr auto kStaged = static_cast<std::size_t>(Way::staged);
+
+std::size_t at(Way way) { return static_cast<std::size_t>(way); }
+
+// Where nothing is direct, the compiler leaves out what is only asked of direct messages: small
+// calls spend a sixth of their instructions on it otherwise.
+template <bool kDirect>
+Way way_of(const CallOperand& message) {
+  return kDirect ? message.way : Way::staged;
+}
 
 }  // namespace
 
 bool Executor::advance_short() {
-  const std::uint64_t before = short_complete_;
+  return call_.signature.direct ? advance_short<true>() : advance_short<false>();
+}
+
+template <bool kDirect>
+bool Executor::advance_short() {
+  bool moved = false;
   std::uint64_t bit = 1;
   for (const ShortStep& step : short_.steps()) {
-    const bool due = (short_complete_ & bit) == 0 && (step.depends & ~short_complete_) == 0;
-    if (due && try_short(step)) short_complete_ |= bit;
+    if ((short_done_.complete & bit) == 0) moved |= try_short<kDirect>(step, bit);
     if (!status_.ok()) [[unlikely]]
       break;
     bit <<= 1;
   }
-  if (short_complete_ == short_.all()) slices_left_ = 0;
-  return short_complete_ != before;
+  if (short_done_.complete == short_.all()) slices_left_ = 0;
+  return moved;
 }
 
 bool Executor::linger(int looks) {
   if (short_.empty()) return false;
   for (int look = 0; look < looks && !done(); ++look) {
-    if (advance_short()) {
+    const bool met = call_.signature.direct && arrivals_due_ > 0 && meet_peers();
+    if (advance_short() || met) {
       conclude();
       return true;
     }
@@ -43,34 +57,102 @@ bool Executor::linger(int looks) {
   return false;
 }
 
-bool Executor::try_short(const ShortStep& step) {
-  if (!find_sources(step) || !find_destinations(step)) return false;
-  if (step.elements > 0) compute(step.kind, step.finish, step.elements);
-  finish_messages(step);
+template <bool kDirect>
+bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
+  bool moved = false;
+  if (!kDirect || (short_done_.ran & bit) == 0) {
+    if (!may_begin(step)) return false;
+    if (kDirect && step.may_land && (short_done_.granted & bit) == 0) {
+      if (!grant_landings(step)) return false;
+      short_done_.granted |= bit;
+      moved = true;
+    }
+    if (!find_sources<kDirect>(step) || !find_destinations<kDirect>(step)) return moved;
+    if (step.elements > 0) compute(step.kind, step.finish, step.elements);
+    if (kDirect && reads_peers_ && read_too_late(sources_of(step))) [[unlikely]]
+      return moved;
+    finish_messages<kDirect>(step);
+    short_done_.ran |= bit;
+    moved = true;
+  }
+  if (kDirect && step.may_offer && !offers_taken(step)) return moved;
+  short_done_.complete |= bit;
   return true;
 }
 
-bool Executor::find_sources(const ShortStep& step) {
-  source_pointers_.clear();
-  for (const ShortOperand& source : short_.sources(step)) {
-    if (!source.is_message) {
-      source_pointers_.push_back(own_memory(source.buffer) + source.offset);
-      continue;
-    }
-    std::span<const std::byte> payload;
-    if (!find_message(source, step.elements * element_bytes_, payload)) return false;
-    source_pointers_.push_back(payload.data());
+// Point 1, where steps of `left` are not complete: whether they have only to offer first.
+bool Executor::are_fused(const ShortStep& step, std::uint64_t left) const {
+  if ((left & ~(step.fused & short_done_.ran)) != 0) return false;
+  if (program_->operand(step.sources).way != Way::push) return false;
+  for (; left != 0; left &= left - 1) {
+    const ShortStep& earlier = short_.steps()[static_cast<std::size_t>(std::countr_zero(left))];
+    if (program_->operand(earlier.destinations).way != Way::pull) return false;
   }
   return true;
 }
 
+// Point 2.
+bool Executor::grant_landings(const ShortStep& step) {
+  for (const CallOperand& source : sources_of(step)) {
+    if (!source.is_message || source.way == Way::staged || source.way == Way::pull) continue;
+    Stream& s = stream(kWhole, source.stream);
+    if (source.way == Way::undecided || s.received[at(Way::push)] != source.place) return false;
+    if (!source.ready) s.endpoint->signal(Signal::granted, s.received_before + source.ordinal + 1);
+    ++s.received[at(Way::push)];
+  }
+  return true;
+}
+
+// Point 3, reading.
+template <bool kDirect>
+bool Executor::find_sources(const ShortStep& step) {
+  source_pointers_.clear();
+  if (kDirect) reads_peers_ = false;
+  for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
+    const CallOperand& source = program_->operand(i);
+    const std::byte* place = nullptr;
+    if (!source.is_message)
+      place = own_memory(source.buffer) + short_.offset(i);
+    else if (!find_source<kDirect>(source, short_.offset(i), step.elements * element_bytes_, place))
+      return false;
+    source_pointers_.push_back(place);
+  }
+  return true;
+}
+
+template <bool kDirect>
+bool Executor::find_source(const CallOperand& source, std::size_t offset, std::size_t bytes,
+                           const std::byte*& place) {
+  Stream& s = stream(kWhole, source.stream);
+  const std::uint64_t number = s.received_before + source.ordinal;
+  switch (way_of<kDirect>(source)) {
+    case Way::staged: {
+      std::span<const std::byte> payload;
+      if (!find_message(source, bytes, payload)) return false;
+      place = payload.data();
+      return true;
+    }
+    case Way::pull:
+      reads_peers_ = true;
+      place = peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)] + offset;
+      return s.received[at(Way::pull)] == source.place &&
+             (source.ready || s.endpoint->signalled(Signal::offered) > number);
+    case Way::push:
+      place = own_memory(source.buffer) + offset;
+      return s.endpoint->signalled(Signal::produced) > number;
+    case Way::undecided:
+      break;
+  }
+  return false;
+}
+
 // The data of a message that is at the head of its queue; the first of a call comes behind the
 // record of the peer's.
-bool Executor::find_message(const ShortOperand& source, std::size_t due,
+bool Executor::find_message(const CallOperand& source, std::size_t due,
                             std::span<const std::byte>& payload) {
   Stream& s = stream(kWhole, source.stream);
   Frame frame;
-  if (s.received[kStaged] != source.ordinal || !s.endpoint->peek(frame)) return false;
+  if (s.received[at(Way::staged)] != source.place || !s.endpoint->peek(frame)) return false;
   Peer& p = peers_[source.stream];
   const bool as_expected =
       p.arrival_due && frame.payload.size() == kArrivalBytes + due &&
@@ -86,36 +168,81 @@ bool Executor::find_message(const ShortOperand& source, std::size_t due,
   return find_payload(kWhole, source.stream, due, payload);
 }
 
+// Point 3, writing.
+template <bool kDirect>
 bool Executor::find_destinations(const ShortStep& step) {
   destination_pointers_.clear();
-  for (const ShortOperand& destination : short_.destinations(step)) {
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& destination = program_->operand(i);
     std::byte* place = nullptr;
-    if (!destination.is_message) {
-      place = own_memory(destination.buffer) + destination.offset;
-      if (step.kind == StepKind::copy && place == source_pointers_[0]) continue;  // in place
-    } else {
-      const std::size_t peer = destination.stream;
-      if (stream(kWhole, peer).sent[kStaged] != destination.ordinal) return false;
-      place = reserve_room(kWhole, peer, step.elements * element_bytes_);
-      if (place == nullptr) return false;
-    }
+    if (!destination.is_message)
+      place = own_memory(destination.buffer) + short_.offset(i);
+    else if (!find_destination<kDirect>(destination, short_.offset(i),
+                                        step.elements * element_bytes_, place))
+      return false;
+    else if (way_of<kDirect>(destination) == Way::pull)
+      continue;  // only offered
+    // A copy onto itself: in place, or pushed where it belongs.
+    if (step.kind == StepKind::copy && place == source_pointers_[0]) continue;
     destination_pointers_.push_back(place);
   }
   return true;
 }
 
+template <bool kDirect>
+bool Executor::find_destination(const CallOperand& destination, std::size_t offset,
+                                std::size_t bytes, std::byte*& place) {
+  Stream& s = stream(kWhole, destination.stream);
+  const Way way = way_of<kDirect>(destination);
+  if (way == Way::undecided || s.sent[at(way)] != destination.place) return false;
+  if (way == Way::pull) return true;
+  if (way == Way::staged) {
+    place = reserve_room(kWhole, destination.stream, bytes);
+    return place != nullptr;
+  }
+  place = peers_[destination.stream].memory[static_cast<std::size_t>(destination.buffer)] + offset;
+  return destination.ready ||
+         s.endpoint->signalled(Signal::granted) > s.sent_before + destination.ordinal;
+}
+
+// Point 5.
+template <bool kDirect>
 void Executor::finish_messages(const ShortStep& step) {
-  for (const ShortOperand& destination : short_.destinations(step)) {
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& destination = program_->operand(i);
     if (!destination.is_message) continue;
-    ++stream(kWhole, destination.stream).sent[kStaged];
-    commit_message(kWhole, destination.stream, step.elements * element_bytes_);
+    Stream& s = stream(kWhole, destination.stream);
+    const Way way = way_of<kDirect>(destination);
+    const std::uint64_t number = s.sent_before + destination.ordinal;
+    ++s.sent[at(way)];
+    if (way == Way::staged)
+      commit_message(kWhole, destination.stream, step.elements * element_bytes_);
+    else if (way == Way::push)
+      s.endpoint->signal(Signal::produced, number + 1);
+    else if (!destination.ready)
+      s.endpoint->signal(Signal::offered, number + 1);
   }
-  for (const ShortOperand& source : short_.sources(step)) {
-    if (!source.is_message) continue;
+  for (const CallOperand& source : sources_of(step)) {
+    const Way way = way_of<kDirect>(source);
+    if (!source.is_message || way == Way::push) continue;
     Stream& s = stream(kWhole, source.stream);
-    ++s.received[kStaged];
-    s.endpoint->release();
+    ++s.received[at(way)];
+    if (way == Way::pull)
+      s.endpoint->signal(Signal::taken, s.received_before + source.ordinal + 1);
+    else
+      s.endpoint->release();
   }
+}
+
+// Point 6.
+bool Executor::offers_taken(const ShortStep& step) {
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& destination = program_->operand(i);
+    if (!destination.is_message || destination.way != Way::pull) continue;
+    Stream& s = stream(kWhole, destination.stream);
+    if (s.endpoint->signalled(Signal::taken) <= s.sent_before + destination.ordinal) return false;
+  }
+  return true;
 }
 
 }  // namespace tutti::runtime

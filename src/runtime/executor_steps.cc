@@ -94,7 +94,7 @@ bool Executor::try_step(Attempt& attempt) {
     measure(attempt);
     if (!sources_ready(attempt) || !destinations_ready(attempt)) return moved;
     run(attempt);
-    if (attempt.reads_peers && read_too_late(attempt)) [[unlikely]]
+    if (attempt.reads_peers && read_too_late(program_->sources(attempt.step))) [[unlikely]]
       return moved;
     finish_messages(attempt);
     attempt.phase = attempt.step.may_offer ? Phase::offered : Phase::complete;
@@ -113,22 +113,6 @@ bool Executor::turn_has_come(const Attempt& attempt) {
     if (!source.is_message || source.way == Way::push) continue;
     if (source.way == Way::undecided || !is_next_to_receive(attempt, source)) return false;
   }
-  return true;
-}
-
-// The part of a step that touches no data: its grants, and all of it when it only offers memory.
-bool Executor::announce_step(Attempt& attempt) {
-  if (attempt.phase != Phase::waiting) return false;
-  if (!dependencies_complete(attempt) || !grant_landings(attempt)) return false;
-  attempt.phase = Phase::granted;
-  const Operands destinations = program_->destinations(attempt.step);
-  const bool only_offers =
-      !program_->sources(attempt.step)[0].is_message && attempt.step.kind == StepKind::copy &&
-      std::all_of(destinations.begin(), destinations.end(),
-                  [](const CallOperand& o) { return o.is_message && o.way == Way::pull; });
-  if (!only_offers || !destinations_ready(attempt)) return true;
-  finish_messages(attempt);
-  attempt.phase = Phase::offered;
   return true;
 }
 
@@ -155,7 +139,7 @@ bool Executor::grant_landings(Attempt& attempt) {
     if (!source.is_message || source.way == Way::staged || source.way == Way::pull) continue;
     if (source.way == Way::undecided || !is_next_to_receive(attempt, source)) return false;
     Stream& s = stream(attempt.channel, source.stream);
-    s.endpoint->signal(Signal::granted, number_received(attempt, source) + 1);
+    if (!source.ready) s.endpoint->signal(Signal::granted, number_received(attempt, source) + 1);
     ++s.received[at(Way::push)];
   }
   return true;
@@ -187,7 +171,7 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
   if (source.way == Way::pull) {
     attempt.reads_peers = true;
     place = {peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)], source.chunk};
-    return endpoint.signalled(Signal::offered) > number_received(attempt, source);
+    return source.ready || endpoint.signalled(Signal::offered) > number_received(attempt, source);
   }
   std::span<const std::byte> payload;
   if (!find_payload(attempt.channel, source.stream, attempt.bytes, payload)) return false;
@@ -232,13 +216,16 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
   if (destination.way == Way::undecided || !is_next_to_send(attempt, destination)) return false;
   switch (destination.way) {
     case Way::staged:
+      // How many of a slice are staged is known once the peer has arrived.
+      if (attempt.slice > 0 && !peers_[destination.stream].settled) return false;
       place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
       return place.base != nullptr;
     case Way::push:
       place = {peers_[destination.stream].memory[static_cast<std::size_t>(destination.buffer)],
                destination.chunk};
-      return stream(attempt.channel, destination.stream).endpoint->signalled(Signal::granted) >
-             number_sent(attempt, destination);
+      return destination.ready ||
+             stream(attempt.channel, destination.stream).endpoint->signalled(Signal::granted) >
+                 number_sent(attempt, destination);
     case Way::pull:
     case Way::undecided:
       break;
@@ -331,11 +318,11 @@ void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
 
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that
 // what was made of it is there: who takes it might be through with the call before it hears of us.
-bool Executor::read_too_late(const Attempt& attempt) {
+bool Executor::read_too_late(Operands sources) {
 #ifndef TUTTI_SANITIZED                                 // the thread sanitizer does not know fences
   std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
 #endif
-  for (const CallOperand& source : program_->sources(attempt.step))
+  for (const CallOperand& source : sources)
     if (source.is_message && source.way == Way::pull &&
         stream(0, source.stream).endpoint->signalled(Signal::failed) != 0)
       return hear_of_failures();
@@ -348,12 +335,12 @@ void Executor::finish_messages(Attempt& attempt) {
     if (!destination.is_message) continue;
     Stream& s = stream(attempt.channel, destination.stream);
     ++s.sent[at(destination.way)];
-    if (destination.way != Way::staged) {
-      const Signal what = destination.way == Way::pull ? Signal::offered : Signal::produced;
-      s.endpoint->signal(what, number_sent(attempt, destination) + 1);
-      continue;
-    }
-    commit_message(attempt.channel, destination.stream, attempt.bytes);
+    if (destination.way == Way::staged)
+      commit_message(attempt.channel, destination.stream, attempt.bytes);
+    else if (destination.way == Way::push)
+      s.endpoint->signal(Signal::produced, number_sent(attempt, destination) + 1);
+    else if (!destination.ready)
+      s.endpoint->signal(Signal::offered, number_sent(attempt, destination) + 1);
   }
   for (const CallOperand& source : program_->sources(attempt.step)) {
     if (!source.is_message || source.way == Way::push) continue;

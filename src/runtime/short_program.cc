@@ -14,21 +14,24 @@ void ShortProgram::lay_out(const CallProgram& program, const collectives::Geomet
     ShortStep step;
     step.kind = from.kind;
     step.finish = from.finish;
+    step.may_land = from.may_land;
+    step.may_offer = from.may_offer;
     step.sources = from.sources;
     step.destinations = from.destinations;
     step.end = from.end;
-    for (std::uint32_t d = from.depends; d < from.depends_end; ++d)
-      step.depends |= std::uint64_t{1} << program.dependencies()[d].step;
+    for (std::uint32_t d = from.depends; d < from.depends_end; ++d) {
+      const collectives::LoweredDependency& dependency = program.dependencies()[d];
+      const std::uint64_t bit = std::uint64_t{1} << dependency.step;
+      step.depends |= bit;
+      if (dependency.fused) step.fused |= bit;
+    }
     // Chunks that follow each other lie one behind the other where nothing is cut.
     const std::int32_t first = program.operand(from.in_memory).chunk;
     for (std::int32_t piece = 0; piece < from.pieces; ++piece)
       step.elements += whole.of(first + piece, 0, 0).count;
     for (std::uint32_t i = from.sources; i < from.end; ++i) {
-      const CallOperand& operand = program.operand(i);
-      const std::size_t begin =
-          operand.is_message ? 0 : whole.of(operand.chunk, 0, 0).begin * element_bytes;
-      operands_.push_back(
-          {operand.is_message, operand.buffer, begin, operand.stream, operand.ordinal});
+      TUTTI_ASSERT(i == offsets_.size(), "operands lie in the order of steps");
+      offsets_.push_back(whole.of(program.operand(i).chunk, 0, 0).begin * element_bytes);
     }
     steps_.push_back(step);
   }
@@ -36,11 +39,11 @@ void ShortProgram::lay_out(const CallProgram& program, const collectives::Geomet
 
 void ShortProgram::clear() {
   steps_.clear();
-  operands_.clear();
+  offsets_.clear();
 }
 
 std::size_t ShortProgram::memory_bytes() const {
-  return collectives::bytes_of(steps_) + collectives::bytes_of(operands_);
+  return collectives::bytes_of(steps_) + collectives::bytes_of(offsets_);
 }
 
 }  // namespace tutti::runtime

@@ -1,16 +1,17 @@
 // short_program.hpp: a program as a small call runs it. A call that is not cut into channels and
-// slices, and whose messages all go through queues, needs none of what cutting takes: every step is
-// taken once, every operand lies where it lies or at the head of a queue, and which steps are
-// complete fits one word.
+// slices needs none of what cutting takes: every step is taken once, every operand lies where it
+// lies, where the peer's lies, or at the head of a queue, and which steps are complete fits one
+// word.
 //
-// Made once for a shape (program, count, type); calls of that shape then look nothing up.
+// Made once for a shape (program, count, type); calls of that shape then look nothing up. What
+// messages are, and their ways, is what the program says (call_program.hpp): operands go by the
+// same numbers.
 //
 // Knows nothing of transports or time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "collectives/geometry.hpp"
@@ -18,21 +19,16 @@
 
 namespace tutti::runtime {
 
-struct ShortOperand {
-  bool is_message = false;
-  Buffer buffer = Buffer::input;  // of memory
-  std::size_t offset = 0;         // of memory, in that buffer. Unit: bytes
-  std::uint32_t stream = 0;       // of a message: which peer, and
-  std::uint32_t ordinal = 0;      // its number among those to, or from, that peer
-};
-
 struct ShortStep {
   StepKind kind = StepKind::copy;
   bool finish = false;
+  bool may_land = false;  // as in CallStep
+  bool may_offer = false;
   std::uint32_t sources = 0;  // where its operands begin
   std::uint32_t destinations = 0;
   std::uint32_t end = 0;
-  std::uint64_t depends = 0;  // a bit for each step that must be complete
+  std::uint64_t depends = 0;  // a bit for each step that must be complete, or ...
+  std::uint64_t fused = 0;    // ... of these, have offered, if both messages travel direct
   std::size_t elements = 0;   // of every operand
 };
 
@@ -51,17 +47,13 @@ class ShortProgram {
   // A bit for every step. Requires  !empty().
   std::uint64_t all() const { return ~std::uint64_t{0} >> (kStepsMax - steps_.size()); }
 
-  std::span<const ShortOperand> sources(const ShortStep& step) const {
-    return {operands_.data() + step.sources, step.destinations - step.sources};
-  }
-  std::span<const ShortOperand> destinations(const ShortStep& step) const {
-    return {operands_.data() + step.destinations, step.end - step.destinations};
-  }
+  // Where an operand begins, in its buffer of the rank or, of a message, the peer. Unit: bytes.
+  std::size_t offset(std::uint32_t operand) const { return offsets_[operand]; }
   std::size_t memory_bytes() const;
 
  private:
   std::vector<ShortStep> steps_;
-  std::vector<ShortOperand> operands_;
+  std::vector<std::size_t> offsets_;  // by operand
 };
 
 }  // namespace tutti::runtime

@@ -20,7 +20,7 @@ void run(std::string_view input) {
   if (!arrival) return;
   std::array<std::byte, kDirectArrivalBytes> again{};
   encode(*arrival, again);
-  const std::size_t size = encoded_bytes(arrival->signature);
+  const std::size_t size = encoded_bytes(*arrival);
   TUTTI_ASSERT(size <= input.size(), "nothing is made up");
   TUTTI_ASSERT(
       std::equal(again.begin(), again.begin() + static_cast<std::ptrdiff_t>(size), bytes.begin()),
@@ -36,8 +36,7 @@ std::vector<std::string> seeds() {
     arrival.memory[1] = {2, 4096};
     std::array<std::byte, kDirectArrivalBytes> bytes{};
     encode(arrival, bytes);
-    made.emplace_back(reinterpret_cast<const char*>(bytes.data()),
-                      encoded_bytes(arrival.signature));
+    made.emplace_back(reinterpret_cast<const char*>(bytes.data()), encoded_bytes(arrival));
   }
   return made;
 }

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <vector>
 
 namespace tutti::runtime {
 namespace {
@@ -32,10 +35,34 @@ TEST(Arrival, ComesBackAsItWas) {
     if (direct) arrival.memory[1] = {2, 4096};
     std::array<std::byte, kDirectArrivalBytes> bytes{};
     encode(arrival, bytes);
-    const auto back = decode_arrival(std::span(bytes).first(encoded_bytes(arrival.signature)));
+    const auto back = decode_arrival(std::span(bytes).first(encoded_bytes(arrival)));
     ASSERT_TRUE(back);
     EXPECT_EQ(back->signature, arrival.signature);
     EXPECT_EQ(back->memory[1].offset, arrival.memory[1].offset);
+  }
+}
+
+TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
+  for (unsigned told = 0; told < 8; ++told) {
+    Arrival arrival{some_call(), {}};
+    arrival.signature.direct = true;
+    for (std::uint32_t b = 0; b < 3; ++b)
+      if ((told >> b & 1) != 0) arrival.memory[b] = {b + 5, std::uint64_t{b} << 40};
+    std::vector<std::byte> bytes(encoded_bytes(arrival));
+    encode(arrival, bytes);
+    EXPECT_EQ(bytes.size(), 33U + 12U * static_cast<unsigned>(std::popcount(told)));
+    const auto back = decode_arrival(bytes);
+    ASSERT_TRUE(back);
+    for (std::size_t b = 0; b < 3; ++b) {
+      EXPECT_EQ(back->memory[b].region, arrival.memory[b].region);
+      EXPECT_EQ(back->memory[b].offset, arrival.memory[b].offset);
+    }
+    EXPECT_FALSE(decode_arrival(std::span(bytes).first(bytes.size() - 1))) << "cut short";
+    if (told == 0) continue;
+    std::fill(bytes.begin() + 33, bytes.begin() + 37, std::byte{0});
+    EXPECT_FALSE(decode_arrival(bytes)) << "tells of memory, and says that there is none";
+    bytes[32] = std::byte{8};
+    EXPECT_FALSE(decode_arrival(bytes)) << "a buffer that does not exist";
   }
 }
 

@@ -47,7 +47,7 @@ TEST(CallProgram, MemoryThatCannotBeAddressedIsStaged) {
   const CallPeer& peer = program.peers()[0];
   program.begin(false);
   program.decide_offers(0, {});
-  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::undecided, Way::undecided}));
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::undecided}));
   program.decide_all(0, {}, kAll);
   EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::push}));
   EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::staged}));
@@ -55,6 +55,26 @@ TEST(CallProgram, MemoryThatCannotBeAddressedIsStaged) {
   EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::push}));
   EXPECT_EQ(ways(program, peer.receives), (Ways{Way::staged, Way::staged}));
   EXPECT_EQ(program.operand(peer.receives[1]).place, 1U);
+}
+
+// A result may be stored into memory whose contents the same step of the peer reads: only if it
+// does read it there.
+TEST(CallProgram, KnowsWhatIsReadyOnceBothWaysAreDecided) {
+  CallProgram program = make(2, 0);
+  const CallPeer& peer = program.peers()[0];
+  const auto ready = [&](const std::vector<std::uint32_t>& operands) {
+    std::vector<bool> result;
+    for (const std::uint32_t operand : operands) result.push_back(program.operand(operand).ready);
+    return result;
+  };
+  program.begin(false);
+  program.decide_all(0, kAll, kAll);
+  EXPECT_EQ(ready(peer.sends), (std::vector{true, true}));
+  EXPECT_EQ(ready(peer.receives), (std::vector{true, true}));
+  program.decide_all(0, {.output = true}, kAll);  // our input goes through the queue
+  EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::push}));
+  EXPECT_EQ(ready(peer.receives), (std::vector{true, false}));
+  EXPECT_EQ(ready(peer.sends)[1], true);
 }
 
 TEST(CallProgram, StagedCallsHaveNothingToDecide) {

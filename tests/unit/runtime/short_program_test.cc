@@ -25,17 +25,6 @@ CallProgram make(const collectives::Algorithm& algorithm, int ranks, Rank rank) 
       std::make_shared<collectives::LoweredProgram>(collectives::lower(*schedule, rank)));
 }
 
-void expect_same_operand(const CallOperand& from, const ShortOperand& to, const Geometry& whole) {
-  ASSERT_EQ(to.is_message, from.is_message);
-  if (from.is_message) {
-    EXPECT_EQ(to.stream, from.stream);
-    EXPECT_EQ(to.ordinal, from.ordinal);
-  } else {
-    EXPECT_EQ(to.buffer, from.buffer);
-    EXPECT_EQ(to.offset, whole.of(from.chunk, 0, 0).begin * kElementBytes);
-  }
-}
-
 // A range of chunks is one piece of memory, whatever its chunks' sizes are.
 std::size_t elements_of(const CallProgram& program, const CallStep& step, const Geometry& whole) {
   const std::int32_t first = program.operand(step.in_memory).chunk;
@@ -61,15 +50,21 @@ TEST(ShortProgram, SaysWhatTheProgramSays) {
       EXPECT_EQ(to.finish, from.finish);
       EXPECT_EQ(to.elements, elements_of(program, from, whole));
       std::uint64_t depends = 0;
-      for (std::uint32_t d = from.depends; d < from.depends_end; ++d)
-        depends |= std::uint64_t{1} << program.dependencies()[d].step;
+      std::uint64_t fused = 0;
+      for (std::uint32_t d = from.depends; d < from.depends_end; ++d) {
+        const auto& dependency = program.dependencies()[d];
+        depends |= std::uint64_t{1} << dependency.step;
+        fused |= std::uint64_t{dependency.fused} << dependency.step;
+      }
       EXPECT_EQ(to.depends, depends);
-      ASSERT_EQ(made.sources(to).size(), program.sources(from).size());
-      for (std::size_t i = 0; i < made.sources(to).size(); ++i)
-        expect_same_operand(program.sources(from)[i], made.sources(to)[i], whole);
-      ASSERT_EQ(made.destinations(to).size(), program.destinations(from).size());
-      for (std::size_t i = 0; i < made.destinations(to).size(); ++i)
-        expect_same_operand(program.destinations(from)[i], made.destinations(to)[i], whole);
+      EXPECT_EQ(to.fused, fused);
+      EXPECT_EQ(to.may_land, from.may_land);
+      EXPECT_EQ(to.may_offer, from.may_offer);
+      ASSERT_EQ(to.sources, from.sources);
+      ASSERT_EQ(to.destinations, from.destinations);
+      ASSERT_EQ(to.end, from.end);
+      for (std::uint32_t i = to.sources; i < to.end; ++i)
+        EXPECT_EQ(made.offset(i), whole.of(program.operand(i).chunk, 0, 0).begin * kElementBytes);
     }
     EXPECT_EQ(static_cast<std::size_t>(__builtin_popcountll(made.all())), made.steps().size());
     made.clear();
@@ -110,15 +105,16 @@ class TwoRanks : public ::testing::Test {
     }
   }
 
-  void start(std::size_t count) {
+  void start(std::size_t count, bool direct = false) {
     ++sequence_;
+    for (collectives::Plan& plan : plans_) plan.settings.direct = direct;
     for (Rank r = 0; r < 2; ++r) {
       auto& data = data_[idx(r)];
       data.resize(count);
       for (std::size_t i = 0; i < count; ++i) data[i] = contribution(r, i);
       auto* memory = reinterpret_cast<std::byte*>(data.data());
       const Signature signature{
-          sequence_, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, count, 42};
+          sequence_, Collective::all_reduce, DataType::int64, ReduceOp::sum, direct, 0, count, 42};
       ASSERT_TRUE(executors_[idx(r)]
                       ->start(Call::signed_as(signature, memory, memory), plans_[idx(r)])
                       .ok());
@@ -156,6 +152,29 @@ TEST_F(TwoRanks, WholeAndCutCallsTakeTurns) {
     start(count);
     finish();
   }
+}
+
+TEST_F(TwoRanks, DirectAndStagedCallsTakeTurns) {
+  for (const std::size_t count : {1U, 0U, 5U, 700U, 100U, 300U, 1U})
+    for (const bool direct : {true, false, true, true}) {
+      SCOPED_TRACE(count);
+      start(count, direct);
+      finish();
+    }
+}
+
+TEST_F(TwoRanks, DirectCallsLinger) {
+  start(2, true);
+  finish();
+  start(2, true);
+  executors_[0]->advance();
+  EXPECT_FALSE(executors_[0]->linger(10)) << "nobody has come";
+  EXPECT_EQ(executors_[0]->awaited().what, "rank 1 to make the same call");
+  executors_[1]->advance();
+  EXPECT_TRUE(executors_[0]->linger(10));
+  for (std::size_t turn = 0; turn < 10; ++turn) executors_[turn % 2]->linger(1);
+  EXPECT_TRUE(executors_[0]->done() && executors_[1]->done());
+  expect_sums();
 }
 
 TEST_F(TwoRanks, LingeringSeesAMessageWithoutAPoll) {
