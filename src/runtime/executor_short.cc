@@ -1,6 +1,5 @@
 // How a small call moves (short_program.hpp): the same six points as any other (lowered.hpp),
 // without what cutting takes. Sets nothing up and decides nothing; start() has done so.
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -80,15 +79,11 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
   return true;
 }
 
-// Point 1, where steps of `left` are not complete: whether they have only to offer first.
+// Point 1, where steps of `left` are not complete: whether they have only to offer first. One that
+// has run and is not complete has been pulled from, or will be.
 bool Executor::are_fused(const ShortStep& step, std::uint64_t left) const {
-  if ((left & ~(step.fused & short_done_.ran)) != 0) return false;
-  if (program_->operand(step.sources).way != Way::push) return false;
-  for (; left != 0; left &= left - 1) {
-    const ShortStep& earlier = short_.steps()[static_cast<std::size_t>(std::countr_zero(left))];
-    if (program_->operand(earlier.destinations).way != Way::pull) return false;
-  }
-  return true;
+  return (left & ~(step.fused & short_done_.ran)) == 0 &&
+         program_->operand(step.sources).way == Way::push;
 }
 
 // Point 2.

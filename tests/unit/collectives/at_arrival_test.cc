@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/algorithms/table.hpp"
+#include "collectives/builder.hpp"
 #include "collectives/first_touches.hpp"
 #include "collectives/lowering.hpp"
 #include "collectives/verifier.hpp"
@@ -57,6 +58,38 @@ TEST(AtArrival, WhatIsPassedOnHasToBeOffered) {
       ++(message->at_arrival ? ready : offered);
   EXPECT_GT(ready, 0);
   EXPECT_GT(offered, 0);
+}
+
+// Rank 0 lets rank 1 overwrite chunk 0, in place, before it sends it on; and sends chunk 1 to two
+// ranks before one of them overwrites it.
+TEST(AtArrival, WhatAnEarlierStepTouchesIsNotReady) {
+  Schedule schedule;
+  schedule.shape.collective = Collective::all_reduce;
+  schedule.shape.ranks = 3;
+  schedule.shape.chunks = 2;
+  schedule.program_of_rank = {0, 1, 2};
+  const auto in = [](int chunk) { return Builder::input(chunk); };
+  const auto out = [](int chunk) { return Builder::output(chunk); };
+  Builder zero(schedule.shape, 0);
+  zero.recv(1, out(0));
+  zero.send(2, in(0));
+  zero.send(1, in(1));
+  zero.send(2, in(1));
+  zero.recv(1, out(1));
+  Builder one(schedule.shape, 1);
+  one.copy(in(0), {Builder::into(0)});
+  one.finish({in(1), Builder::from(0)}, {out(1), Builder::into(0)});
+  Builder two(schedule.shape, 2);
+  two.recv(0, out(0));
+  two.recv(0, out(1));
+  for (Builder* builder : {&zero, &one, &two}) schedule.programs.push_back(builder->take());
+  const std::vector<LoweredProgram> world = lower_all(schedule);
+  EXPECT_TRUE(world[0].steps[0].sources[0].at_arrival) << "nobody has touched it";
+  EXPECT_FALSE(world[0].steps[1].destinations[0].at_arrival) << "in place, it was overwritten";
+  EXPECT_FALSE(world[2].steps[0].sources[0].at_arrival) << "its other end";
+  EXPECT_TRUE(world[0].steps[2].destinations[0].at_arrival);
+  EXPECT_FALSE(world[0].steps[4].sources[0].at_arrival) << "rank 2 may still read it";
+  EXPECT_FALSE(world[1].steps[1].destinations[1].at_arrival) << "its other end";
 }
 
 // Says at both ends of a message that it is ready though it is not, or the other way round at one.
