@@ -246,7 +246,7 @@ TEST(Executor, SomeMemoryIsSharedAndSomeIsNot) {
       const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
       if (!algorithm.shape(ranks, root, 1).ok()) continue;
       if (algorithm.collective == Collective::barrier) continue;  // moves nothing
-      for (const std::size_t count : {1, 97, 1500})
+      for (const std::size_t count : {1U, 97U, 1500U})
         for (const bool in_place : {false, true}) {
           if (in_place && !can_run_in_place(algorithm.collective)) continue;
           ++salt;
