@@ -30,8 +30,8 @@ enum class Lowering : std::uint8_t { automatic, direct, staged };
 // What limits or forces the choice; equal on all ranks.
 // Whether buffers can be addressed by the peers is known once addresses have been exchanged. Where
 // only some memory can be, below this much data the exchange gains less for those who have such
-// memory than it costs those who have not. Source: all collectives between two cores, 1 to 32 KiB.
-inline constexpr std::size_t kDirectBytesMin = 4096;
+// memory than it costs those who have not. Source: all_reduce between two cores, 4 to 32 KiB.
+inline constexpr std::size_t kDirectBytesMin = 16 * 1024;
 
 struct PlannerOptions {
   std::string algorithm;  // empty: choose
