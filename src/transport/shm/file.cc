@@ -30,25 +30,19 @@ constexpr int kCollapse = MADV_COLLAPSE;
 constexpr int kCollapse = 25;
 #endif
 
-// A place where huge pages can be: `bytes` of nothing that begin where one could, or null.
-std::byte* reserve_aligned(std::size_t bytes) {
+// Where `bytes` would fit just now and a huge page could begin; null when nowhere.
+void* aligned_place(std::size_t bytes) {
   const std::size_t whole = bytes + kHugePageBytes;
   void* memory =
       mmap(nullptr, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  auto* begin = static_cast<std::byte*>(memory);
-  const std::size_t into = reinterpret_cast<std::uintptr_t>(begin) % kHugePageBytes;
-  const std::size_t before = into == 0 ? 0 : kHugePageBytes - into;
-  if (before > 0) munmap(begin, before);
-  // Whole pages: the file's last one is mapped as a whole, too.
-  const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t used = (bytes + page - 1) / page * page;
-  if (before + used < whole) munmap(begin + before + used, whole - before - used);
-  return begin + before;
+  munmap(memory, whole);
+  const std::size_t into = reinterpret_cast<std::uintptr_t>(memory) % kHugePageBytes;
+  return static_cast<std::byte*>(memory) + (into == 0 ? 0 : kHugePageBytes - into);
 }
 
-// One page has to exist for a huge one to be made of it; zeroing that takes a twentieth of the time
-// of making all the small ones. Stops where the system has no more of them, or knows of none.
+// One small page has to exist for a huge one to be made. Stops where the system has no more of
+// them, or knows of none.
 void enlarge_pages(const Mapping& mapping) {
   for (std::size_t at = 0; at + kHugePageBytes <= mapping.bytes(); at += kHugePageBytes) {
     std::byte* chunk = mapping.base() + at;
@@ -76,14 +70,12 @@ Result<Descriptor> make_memory_file(std::size_t bytes) {
 }
 
 Result<Mapping> map_file(int file, std::size_t bytes, Pages pages) {
-  std::byte* place = bytes < kHugePageBytes ? nullptr : reserve_aligned(bytes);
-  const int flags = MAP_SHARED | (pages == Pages::at_once ? MAP_POPULATE : 0) |
-                    (place == nullptr ? 0 : MAP_FIXED);
+  const int flags = MAP_SHARED | (pages == Pages::at_once ? MAP_POPULATE : 0);
+  // Only a wish: another thread may map something there in between.
+  void* place = bytes < kHugePageBytes ? nullptr : aligned_place(bytes);
   void* base = mmap(place, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
-  if (base != MAP_FAILED) return Mapping(static_cast<std::byte*>(base), bytes);
-  const Status failure = system_error("mmap");
-  if (place != nullptr) munmap(place, bytes);
-  return failure;
+  if (base == MAP_FAILED) return system_error("mmap");
+  return Mapping(static_cast<std::byte*>(base), bytes);
 }
 
 bool populate(const Mapping& mapping) {

@@ -2,9 +2,9 @@
 //
 // Memory comes in regions, one memory file each. A big allocation is a region of its own; small
 // ones share regions of 2 MiB, page by page, so that a thousand small buffers do not cost a
-// thousand descriptors. All pages are asked for when the region is made: that is quicker than
-// touching them one by one (1.5 against 2 us per page of 4 KiB), and a machine without memory says
-// so here rather than by killing the program later.
+// thousand descriptors. All pages are asked for when the region is made, huge ones where there are
+// any: that is quicker than touching them one by one (1.5 against 2 us per page of 4 KiB), and a
+// machine without memory says so here rather than by killing the program later.
 //
 // The table of regions belongs to the process, because allocate() belongs to no communicator and
 // any transport of the process may be asked to export what it returned.
