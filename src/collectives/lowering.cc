@@ -157,6 +157,20 @@ Readiness pushed(const Told& owner, const Directed& sends, const Directed& recei
   return {pulled(owner, sends, static_cast<std::size_t>(out)).at_arrival, out};
 }
 
+// Of a message from one rank to another; `back` are those of the other direction.
+Readiness readiness(const Told& sender, const Told& receiver, const Directed& messages,
+                    const Directed& back, std::size_t message) {
+  switch (messages.choices[message].form) {
+    case DirectForm::pull:
+      return pulled(sender, messages, message);
+    case DirectForm::push:
+      return pushed(receiver, back, messages, message);
+    case DirectForm::none:
+      break;
+  }
+  return {};
+}
+
 class Lowerer {
  public:
   using ProgramOf = std::function<const Told&(Rank)>;
@@ -214,29 +228,16 @@ class Lowerer {
     const Directed out(mine_, lowered_.rank, theirs, peer);
     const Directed in(theirs, peer, mine_, lowered_.rank);
     const int stream = static_cast<int>(lowered_.peers.size());
-    for (std::size_t k = 0; k < out.sent.size(); ++k) {
-      const bool pull = out.choices[k].form == DirectForm::pull;
-      set_message(at(out.sent[k], true), stream, k, out.choices[k], pull,
-                  pull ? pulled(mine_, out, k) : readiness_of_push(theirs, in, out, k));
-    }
-    for (std::size_t k = 0; k < in.sent.size(); ++k) {
-      const bool push = in.choices[k].form == DirectForm::push;
-      set_message(at(in.received[k], false), stream, k, in.choices[k], push,
-                  push ? pushed(mine_, out, in, k) : readiness_of_pull(theirs, in, k));
-    }
+    for (std::size_t k = 0; k < out.sent.size(); ++k)
+      set_message(at(out.sent[k], true), stream, k, out.choices[k], DirectForm::pull,
+                  readiness(mine_, theirs, out, in, k));
+    for (std::size_t k = 0; k < in.sent.size(); ++k)
+      set_message(at(in.received[k], false), stream, k, in.choices[k], DirectForm::push,
+                  readiness(theirs, mine_, in, out, k));
     lowered_.peers.push_back(peer);
     lowered_.sends.push_back(out.size());
     lowered_.receives.push_back(in.size());
     streams_.push_back({out, in});
-  }
-
-  static Readiness readiness_of_push(const Told& owner, const Directed& sends,
-                                     const Directed& receives, std::size_t k) {
-    return receives.choices[k].form == DirectForm::push ? pushed(owner, sends, receives, k)
-                                                        : Readiness();
-  }
-  static Readiness readiness_of_pull(const Told& owner, const Directed& sends, std::size_t k) {
-    return sends.choices[k].form == DirectForm::pull ? pulled(owner, sends, k) : Readiness();
   }
 
   LoweredOperand& at(const End& end, bool destination) {
@@ -244,15 +245,17 @@ class Lowerer {
     return (destination ? step.destinations : step.sources)[static_cast<std::size_t>(end.operand)];
   }
 
+  // `touches_mine`: the form in which the peer touches this rank's memory.
   static void set_message(LoweredOperand& operand, int stream, std::size_t ordinal,
-                          const DirectChoice& choice, bool mine, const Readiness& readiness) {
+                          const DirectChoice& choice, DirectForm touches_mine,
+                          const Readiness& readiness) {
     operand.stream = stream;
     operand.ordinal = static_cast<int>(ordinal);
     operand.direct = choice.form;
     if (choice.form == DirectForm::none) return;
     operand.buffer = choice.touched->buffer;
     operand.chunk = choice.touched->index;
-    operand.mine = mine;
+    operand.mine = choice.form == touches_mine;
     operand.at_arrival = readiness.at_arrival;
     operand.beside = readiness.beside;
   }
