@@ -302,7 +302,8 @@ class Executor {
     std::uint64_t ran = 0;
     std::uint64_t complete = 0;
   } short_done_;
-  bool reads_peers_ = false;                            // the step being tried, in memory of theirs
+  // Of the step being tried: a source lies in a peer's memory.
+  bool reads_peers_ = false;
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t slice_elements_ = 1;             // of a block

@@ -105,8 +105,9 @@ bool Executor::find_awaited_sources(Attempt& attempt, Awaited& found) {
 
 void Executor::find_awaited_destination(Attempt& attempt, const CallOperand& destination,
                                         Awaited& found) {
-  if (destination.way == Way::undecided || peers_[destination.stream].arrival_due)
-    return add_absent(destination.stream, found);
+  // Who enters a direct call says so at once; in others, its word comes with its first data.
+  const bool absent = call_.signature.direct && peers_[destination.stream].arrival_due;
+  if (absent || destination.way == Way::undecided) return add_absent(destination.stream, found);
   Endpoint& endpoint = *stream(attempt.channel, destination.stream).endpoint;
   const std::uint64_t number = number_sent(attempt, destination);
   bool taken = true;

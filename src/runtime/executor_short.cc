@@ -17,7 +17,7 @@ constexpr int kWhole = 0;  // the only channel
 std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
 // Where nothing is direct, the compiler leaves out what is only asked of direct messages: small
-// calls spend a sixth of their instructions on it otherwise.
+// calls spend a seventh of their instructions on it otherwise.
 template <bool kDirect>
 Way way_of(const CallOperand& message) {
   return kDirect ? message.way : Way::staged;

@@ -1,6 +1,6 @@
 // copy.cc: one read, many stores. What fits the caches is left to memcpy, which knows this
-// processor: between two cores of a Zen 5, 128 KiB into lines that the other had read last took it
-// half of the time that a loop of vectors took. Past the caches is our own loop.
+// processor: an all_to_all of 1 MiB between two cores of a Zen 5 took 20 us with it, and 24 with a
+// loop of vectors that claimed lines ahead. Past the caches is our own loop.
 #include <algorithm>
 #include <cstring>
 
