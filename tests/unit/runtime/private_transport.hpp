@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "unit/transport/forwarding.hpp"
@@ -14,8 +13,8 @@ namespace tutti::runtime::testing {
 
 class PrivateTransport : public transport::testing::ForwardingTransport {
  public:
-  // Whether peers may address what lies there.
-  using Shares = std::function<bool(const void*)>;
+  // Whether the next buffer that is shown to a peer may be addressed by it.
+  using Shares = std::function<bool()>;
 
   PrivateTransport(std::unique_ptr<Transport> inner, Shares shares)
       : ForwardingTransport(std::move(inner)), shares_(std::move(shares)) {}
@@ -29,26 +28,16 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   }
 
  private:
-  class PrivateEndpoint : public Endpoint {
+  class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
    public:
-    PrivateEndpoint(Endpoint& inner, const Shares& shares) : inner_(inner), shares_(shares) {}
+    PrivateEndpoint(Endpoint& inner, const Shares& shares)
+        : ForwardingEndpoint(inner), shares_(shares) {}
 
-    std::span<std::byte> reserve(std::size_t bytes) override { return inner_.reserve(bytes); }
-    void commit(std::uint32_t tag, std::size_t bytes) override { inner_.commit(tag, bytes); }
-    bool peek(Frame& frame) override { return inner_.peek(frame); }
-    void release() override { inner_.release(); }
-    void signal(Signal which, std::uint64_t value) override { inner_.signal(which, value); }
-    std::uint64_t signalled(Signal which) override { return inner_.signalled(which); }
     MemoryReference export_memory(const void* memory, std::size_t bytes) override {
-      return shares_(memory) ? inner_.export_memory(memory, bytes) : MemoryReference();
+      return shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
     }
-    std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
-      return inner_.import_memory(reference, bytes);
-    }
-    Status status() const override { return inner_.status(); }
 
    private:
-    Endpoint& inner_;
     const Shares& shares_;
   };
 

@@ -1,15 +1,41 @@
-// forwarding.hpp: a transport that hands everything to another one, for tests that change one thing
-// about it.
+// forwarding.hpp: a transport, and a connection, that hand everything to another one, for tests
+// that change one thing about it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "tutti/transport.hpp"
 
 namespace tutti::transport::testing {
+
+class ForwardingEndpoint : public Endpoint {
+ public:
+  explicit ForwardingEndpoint(Endpoint& inner) : inner_(inner) {}
+
+  std::span<std::byte> reserve(std::size_t bytes) override { return inner_.reserve(bytes); }
+  void commit(std::uint32_t tag, std::size_t bytes) override { inner_.commit(tag, bytes); }
+  bool peek(Frame& frame) override { return inner_.peek(frame); }
+  void release() override { inner_.release(); }
+  void signal(Signal which, std::uint64_t value) override { inner_.signal(which, value); }
+  std::uint64_t signalled(Signal which) override { return inner_.signalled(which); }
+  MemoryReference export_memory(const void* memory, std::size_t bytes) override {
+    return inner_.export_memory(memory, bytes);
+  }
+  std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
+    return inner_.import_memory(reference, bytes);
+  }
+  Status status() const override { return inner_.status(); }
+
+ protected:
+  Endpoint& inner() { return inner_; }
+
+ private:
+  Endpoint& inner_;
+};
 
 class ForwardingTransport : public Transport {
  public:

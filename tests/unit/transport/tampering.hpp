@@ -25,17 +25,17 @@ struct CapturedFrame {
 // What happens to each frame as it is taken out of the inner transport; may be empty.
 using OnArrival = std::function<void(CapturedFrame&)>;
 
-class TamperingEndpoint final : public Endpoint {
+class TamperingEndpoint final : public ForwardingEndpoint {
  public:
   TamperingEndpoint(Endpoint& inner, const OnArrival& on_arrival)
-      : inner_(inner), on_arrival_(on_arrival) {}
+      : ForwardingEndpoint(inner), on_arrival_(on_arrival) {}
 
   // What has arrived and was not released, oldest first.
   std::deque<CapturedFrame>& arrived() {
     Frame frame;
-    while (inner_.peek(frame)) {
+    while (inner().peek(frame)) {
       arrived_.push_back({frame.tag, {frame.payload.begin(), frame.payload.end()}});
-      inner_.release();
+      inner().release();
       if (on_arrival_) on_arrival_(arrived_.back());
     }
     return arrived_;
@@ -48,20 +48,7 @@ class TamperingEndpoint final : public Endpoint {
   }
   void release() override { arrived_.pop_front(); }
 
-  std::span<std::byte> reserve(std::size_t bytes) override { return inner_.reserve(bytes); }
-  void commit(std::uint32_t tag, std::size_t bytes) override { inner_.commit(tag, bytes); }
-  void signal(Signal which, std::uint64_t value) override { inner_.signal(which, value); }
-  std::uint64_t signalled(Signal which) override { return inner_.signalled(which); }
-  MemoryReference export_memory(const void* memory, std::size_t bytes) override {
-    return inner_.export_memory(memory, bytes);
-  }
-  std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
-    return inner_.import_memory(reference, bytes);
-  }
-  Status status() const override { return inner_.status(); }
-
  private:
-  Endpoint& inner_;
   const OnArrival& on_arrival_;
   std::deque<CapturedFrame> arrived_;
 };
