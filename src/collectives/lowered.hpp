@@ -7,7 +7,7 @@
 //         place, as a source of its own step. The sender's step is complete when that has happened.
 //   push  the sender computes the content, or the algorithm wants it to do the work, and the
 //         receiver only wants it in memory: the receiver grants its memory, and the sender's step
-//         stores into it.
+//         stores into it. Only between ranks that share what both touch of each other.
 //   none  content that is computed at one end and consumed at the other: it goes through the queue.
 //
 // Every message can also go through the transport's queue (staged); which form is used is decided
@@ -117,13 +117,27 @@ struct Addressable {
   void add(Buffer buffer) {
     (buffer == Buffer::input ? input : buffer == Buffer::output ? output : scratch) = true;
   }
+  bool covers(const Addressable& other) const {
+    return input >= other.input && output >= other.output && scratch >= other.scratch;
+  }
+};
+
+// One of two ranks that talk to each other.
+struct Side {
+  Addressable addressable;  // for the other: what this rank's arrival record says
+  Addressable wanted;       // what direct messages between the two touch of this rank's memory
+
+  bool shares_all() const { return addressable.covers(wanted); }
 };
 
 // Whether a message travels direct, as both of its ends decide it: its direct form exists, and the
-// end whose memory the other one touches (pull: the sender's, push: the receiver's) is addressable
-// there. `touched` is the buffer that is touched, `owner` what the owner's arrival record says.
-inline bool travels_direct(DirectForm form, Buffer touched, const Addressable& owner) {
-  return form != DirectForm::none && owner(touched);
+// end whose memory the other one touches is addressable there. Who cannot share what the receiver
+// would touch does not push either: it sends at once then, before the receiver has arrived.
+// `touched` is the buffer that is touched.
+inline bool travels_direct(DirectForm form, Buffer touched, const Side& sender,
+                           const Side& receiver) {
+  if (form == DirectForm::pull) return sender.addressable(touched);
+  return form == DirectForm::push && receiver.addressable(touched) && sender.shares_all();
 }
 
 }  // namespace tutti::collectives

@@ -13,13 +13,6 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-Route route_of(const LoweredOperand& operand, Rank rank, Rank peer,
-               const Addressability& addressable) {
-  const Addressable& owner = operand.mine ? addressable.of(rank, peer) : addressable.of(peer, rank);
-  if (!travels_direct(operand.direct, operand.buffer, owner)) return Route::staged;
-  return operand.direct == DirectForm::pull ? Route::pull : Route::push;
-}
-
 class Joiner {
  public:
   Joiner(std::span<const LoweredProgram> programs, const Addressability& addressable, bool in_place)
@@ -29,6 +22,7 @@ class Joiner {
 
   Flow take() {
     number_messages();
+    for (const LoweredProgram& program : programs_) find_wanted(program);
     for (const LoweredProgram& program : programs_) {
       flow_.first_step.push_back(static_cast<int>(flow_.steps.size()));
       for (const LoweredStep& step : program.steps) add(program, step);
@@ -52,6 +46,26 @@ class Joiner {
           flow_.messages.push_back(message);
         }
       }
+  }
+
+  // What each peer would touch of the rank's memory.
+  void find_wanted(const LoweredProgram& program) {
+    for (const LoweredStep& step : program.steps)
+      for (const auto* operands : {&step.sources, &step.destinations})
+        for (const LoweredOperand& operand : *operands)
+          if (operand.kind == Operand::Kind::message && operand.mine)
+            wanted_[{program.rank, program.peers[at(operand.stream)]}].add(operand.buffer);
+  }
+
+  Side side(Rank rank, Rank peer) const {
+    const auto found = wanted_.find({rank, peer});
+    return {addressable_.of(rank, peer), found == wanted_.end() ? Addressable() : found->second};
+  }
+
+  Route route_of(const LoweredOperand& operand, Rank from, Rank to) const {
+    if (!travels_direct(operand.direct, operand.buffer, side(from, to), side(to, from)))
+      return Route::staged;
+    return operand.direct == DirectForm::pull ? Route::pull : Route::push;
   }
 
   void add(const LoweredProgram& program, const LoweredStep& step) {
@@ -78,7 +92,7 @@ class Joiner {
       const Rank peer = program.peers[at(operand.stream)];
       const auto stream = sent ? std::pair{program.rank, peer} : std::pair{peer, program.rank};
       out.message = first_message_.at(stream) + operand.ordinal;
-      out.route = route_of(operand, program.rank, peer, addressable_);
+      out.route = route_of(operand, stream.first, stream.second);
       FlowMessage& message = flow_.messages[at(out.message)];
       message.route = out.route;
       (sent ? message.sender : message.receiver) = step;
@@ -116,6 +130,7 @@ class Joiner {
   const Addressability& addressable_;
   Flow flow_;
   std::map<std::pair<Rank, Rank>, int> first_message_;
+  std::map<std::pair<Rank, Rank>, Addressable> wanted_;  // by owner and peer
 };
 
 }  // namespace

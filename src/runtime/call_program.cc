@@ -12,14 +12,14 @@ using collectives::Addressable;
 using collectives::DirectForm;
 using collectives::LoweredOperand;
 using collectives::LoweredStep;
+using collectives::Side;
 
 std::uint32_t narrow(std::size_t value) { return static_cast<std::uint32_t>(value); }
 
-// The same question is answered alike at both ends: each end's bits come from the arrival record
-// of the rank whose memory would be touched.
-Way way_of(const CallOperand& operand, const Addressable& mine, const Addressable& theirs) {
-  const Addressable& owner = operand.mine ? mine : theirs;
-  if (!collectives::travels_direct(operand.form, operand.buffer, owner)) return Way::staged;
+// The same question is answered alike at both ends: each side's bits come from its arrival record.
+Way way_of(const CallOperand& operand, const Side& sender, const Side& receiver) {
+  if (!collectives::travels_direct(operand.form, operand.buffer, sender, receiver))
+    return Way::staged;
   return operand.form == DirectForm::pull ? Way::pull : Way::push;
 }
 
@@ -81,7 +81,8 @@ void CallProgram::add_operands(const std::vector<LoweredOperand>& operands, bool
       operand.ordinal = operand.place = narrow(static_cast<std::size_t>(lowered.ordinal));
       CallPeer& peer = peers_[operand.stream];
       (sent ? peer.sends : peer.receives)[operand.ordinal] = narrow(operands_.size());
-      if (operand.mine) peer.touched.add(operand.buffer);
+      if (operand.form != DirectForm::none)
+        (operand.mine ? peer.ours : peer.theirs).add(operand.buffer);
     }
     operands_.push_back(operand);
   }
@@ -102,26 +103,29 @@ void CallProgram::begin(bool staged) {
 
 void CallProgram::decide_offers(std::size_t peer, const Addressable& mine) {
   CallPeer& p = peers_[peer];
+  const Side us{mine, p.ours};
   p.sent = {};
   bool all_known = true;  // of those before
   for (const std::uint32_t send : p.sends) {
     CallOperand& operand = operands_[send];
-    if (operand.form == DirectForm::push) {
+    if (operand.form == DirectForm::push && us.shares_all()) {
       all_known = false;
       continue;
     }
-    const Way way = way_of(operand, mine, {});
+    const Way way = way_of(operand, us, {});
     if (way == Way::pull || all_known) set_way(operand, way, p.sent);
   }
 }
 
 void CallProgram::decide_all(std::size_t peer, const Addressable& mine, const Addressable& theirs) {
   CallPeer& p = peers_[peer];
+  const Side us{mine, p.ours};
+  const Side them{theirs, p.theirs};
   p.sent = p.received = {};
   for (const std::uint32_t send : p.sends)
-    set_way(operands_[send], way_of(operands_[send], mine, theirs), p.sent);
+    set_way(operands_[send], way_of(operands_[send], us, them), p.sent);
   for (const std::uint32_t receive : p.receives)
-    set_way(operands_[receive], way_of(operands_[receive], mine, theirs), p.received);
+    set_way(operands_[receive], way_of(operands_[receive], them, us), p.received);
   decide_ready(p.sends, p.receives);
   decide_ready(p.receives, p.sends);
 }

@@ -60,7 +60,8 @@ struct CallStep {
 // What the program has to do with one peer.
 struct CallPeer {
   Rank rank = 0;
-  collectives::Addressable touched;  // which of our buffers direct messages would touch
+  collectives::Addressable ours;     // which of our buffers direct messages would touch
+  collectives::Addressable theirs;   // and which of the peer's
   std::vector<std::uint32_t> sends;  // operands, in the order of the stream
   std::vector<std::uint32_t> receives;
   // Of one slice, by Way; right once the ways are decided.

@@ -356,7 +356,7 @@ bool Executor::meet_peers() {
 MemoryReferences Executor::export_memory(std::size_t peer) {
   MemoryReferences memory;
   Peer& p = peers_[peer];
-  const collectives::Addressable& touched = program_->peers()[peer].touched;
+  const collectives::Addressable& touched = program_->peers()[peer].ours;
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
                               call_.signature.count * element_bytes_;

@@ -27,6 +27,7 @@ EXECUTOR = "src/runtime/executor.cc"
 STEPS = "src/runtime/executor_steps.cc"
 SHORT = "src/runtime/executor_short.cc"
 PROGRAM = "src/runtime/call_program.cc"
+LOWERED = "src/collectives/lowered.hpp"
 ARRIVAL = "src/runtime/arrival.cc"
 CHECK = "src/runtime/strict.cc"
 NOTICE = "src/runtime/notice.cc"
@@ -63,6 +64,9 @@ BUGS = [
         "stores where the owner's data was not read in the same pass", CALLS, PROGRAM,
         "    operand.ready = operands_[other].way == Way::pull;\n",
         "    operand.ready = operands_[other].way != Way::undecided;\n"),
+    Bug("pushed-by-one-who-cannot-share", "who sent at once is expected to store as well", CALLS,
+        LOWERED, " && receiver.addressable(touched) && sender.shares_all();",
+        " && receiver.addressable(touched);"),
     Bug("staged-before-known", "sends slices before their number of messages is known", CALLS,
         STEPS,
         "      if (attempt.slice > 0 && !peers_[destination.stream].settled) return false;\n",

@@ -2,17 +2,22 @@
 // load and store each other's memory this is the least work there is: a rank reads its chunk of all
 // n inputs and stores the result into all n outputs, each byte touched once, two signals per peer.
 // Over a network it sends n-1 messages of a chunk each, so it suits few ranks.
+//
+// What is only copied is stored by its owner rather than read by who wants it: a processor goes on
+// while its stores are under way, and waits for what it loads from another one's cache.
 #include "collectives/algorithms/algorithms.hpp"
 
 namespace tutti::collectives::algorithms {
 namespace {
 
-// Messages from, or to, every other member, beginning with the right neighbour so that not all
+using MessageWith = Operand (*)(AffineIndex peer);
+
+// Messages from, to, or into every other member, beginning with the right neighbour so that not all
 // ranks turn to the same one first.
-std::vector<Operand> others(const Group& group) {
+std::vector<Operand> others(const Group& group, MessageWith message = Builder::from) {
   std::vector<Operand> operands;
   for (int i = 1; i < group.size; ++i)
-    operands.push_back(Builder::from(group.rank_of((group.me + i) % group.size)));
+    operands.push_back(message(group.rank_of((group.me + i) % group.size)));
   return operands;
 }
 
@@ -41,7 +46,7 @@ void direct_reduce_scatter(Builder& b, const Group& group, const ChunkOf& own,
 
 void direct_all_gather(Builder& b, const Group& group, const Operand& own, const ChunkOf& result) {
   const int n = group.size;
-  b.copy(own, with(result(group.me % n), others(group)));
+  b.copy(own, with(result(group.me % n), others(group, Builder::into)));
   b.repeat(n - 1, [&](AffineIndex i) {
     const AffineIndex peer = (group.me - i - 1) % n;
     b.recv(group.rank_of(peer), result(peer));
@@ -156,7 +161,7 @@ void tell_direct_all_to_all(Builder& b, const GroupSizes&) {
   const int n = b.ranks();
   b.repeat(n - 1, [&](AffineIndex i) {
     const AffineIndex peer = (b.me() + i + 1) % n;
-    b.send(peer, in(peer));
+    b.copy(in(peer), {Builder::into(peer)});
   });
   b.copy(in(b.me()), {out(b.me())});
   b.repeat(n - 1, [&](AffineIndex i) {

@@ -46,15 +46,30 @@ TEST(CallProgram, MemoryThatCannotBeAddressedIsStaged) {
   CallProgram program = make(2, 0);
   const CallPeer& peer = program.peers()[0];
   program.begin(false);
-  program.decide_offers(0, {});
-  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::undecided}));
-  program.decide_all(0, {}, kAll);
-  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::push}));
+  program.decide_all(0, kAll, {.input = true});
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::staged}));
   EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::staged}));
-  program.decide_all(0, {.input = true}, {.output = true});
-  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::push}));
-  EXPECT_EQ(ways(program, peer.receives), (Ways{Way::staged, Way::staged}));
-  EXPECT_EQ(program.operand(peer.receives[1]).place, 1U);
+  program.decide_all(0, {.input = true}, kAll);
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::staged}));
+  EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::staged}));
+  EXPECT_EQ(program.operand(peer.receives[1]).place, 0U);
+}
+
+// Who cannot share what the peer would touch does not store into the peer either, so it need not
+// wait to hear of the peer's memory.
+TEST(CallProgram, WhoCannotShareSendsAtOnce) {
+  CallProgram program = make(2, 0);
+  const CallPeer& peer = program.peers()[0];
+  program.begin(false);
+  program.decide_offers(0, {});
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::staged}));
+  EXPECT_EQ(program.operand(peer.sends[1]).place, 1U);
+  program.decide_all(0, {}, kAll);
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::staged, Way::staged}));
+  EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::staged}));
+  program.begin(false);
+  program.decide_offers(0, {.input = true});  // the result would land where nobody can store
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::staged}));
 }
 
 // A result may be stored into memory whose contents the same step of the peer reads: only if it
@@ -71,10 +86,12 @@ TEST(CallProgram, KnowsWhatIsReadyOnceBothWaysAreDecided) {
   program.decide_all(0, kAll, kAll);
   EXPECT_EQ(ready(peer.sends), (std::vector{true, true}));
   EXPECT_EQ(ready(peer.receives), (std::vector{true, true}));
-  program.decide_all(0, {.output = true}, kAll);  // our input goes through the queue
+  program.decide_all(0, kAll, {.output = true});  // the peer's input goes through the queue
+  EXPECT_EQ(ways(program, peer.sends), (Ways{Way::pull, Way::push}));
+  EXPECT_EQ(ready(peer.sends), (std::vector{true, false}));
+  program.decide_all(0, {.output = true}, kAll);  // and ours
   EXPECT_EQ(ways(program, peer.receives), (Ways{Way::pull, Way::push}));
   EXPECT_EQ(ready(peer.receives), (std::vector{true, false}));
-  EXPECT_EQ(ready(peer.sends)[1], true);
 }
 
 TEST(CallProgram, StagedCallsHaveNothingToDecide) {
