@@ -78,9 +78,13 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
     route.overhead = network ? constants_.gpu_network : constants_.gpu;
   else
     route.overhead = network ? constants_.sockets : constants_.shared_memory;
-  // Ranks that share a seat take turns: news waits until the receiver's turn comes.
-  route.latency_ns = path.latency_ns + route.overhead.wake_ns +
-                     (seat_sharers_[index(to)] - 1) * constants_.switch_ns;
+  // What one core wrote is in its own caches.
+  if (a == b) route.overhead.payload_ns = 0;
+  // Ranks that share a seat take turns: who waits for news gives the seat away, and is back when
+  // all others have had it.
+  const int sharers = seat_sharers_[index(to)];
+  route.latency_ns =
+      path.latency_ns + route.overhead.wake_ns + (sharers > 1 ? sharers : 0) * constants_.switch_ns;
   return route;
 }
 

@@ -49,8 +49,9 @@ struct CostConstants {
   MessageOverhead gpu_network{150, 150, 150, 1500};
   // Finding out that a step can be taken, and taking it.
   double step_ns = 20;
-  // Source: 1147 ns for two switches between threads that yield to each other.
-  double switch_ns = 575;
+  // Source: two switches between processes that yield to each other take 1350 to 2600 ns on an
+  // EPYC, and whoever gets the core looks at its queues.
+  double switch_ns = 1000;
   // A core reads and writes together twice what it copies.
   double processor_per_copy = 2;
   // Assumed: nine tenths of an H100's HBM3 (3350 GB/s), bytes read plus bytes written.

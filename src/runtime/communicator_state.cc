@@ -21,6 +21,8 @@ constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
 constexpr int kLooksAtOnce = 256;  // at one message, of some 10 ns each
+// On a core that other ranks need, too: as long as it takes to give it to one and to get it back.
+constexpr int kLooksBetweenYields = 64;
 constexpr int kCallsPerPoll = 64;
 // The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
 // that what only shows after many (see drive_locked) does not take a second.
@@ -39,6 +41,9 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       executor_(std::make_unique<Executor>(*transport_)),
       membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)),
       immediate_(transport_->traits().immediate),
+      looks_(!parts_.ranks_share_cores   ? kLooksAtOnce
+             : parts_.neighbours.empty() ? 1  // anybody may need this core
+                                         : kLooksBetweenYields),
       watch_(parts_.config.slow_after),
       log_(parts_.config.log, fmt::format("rank {}", transport_->rank())),
       flight_(
@@ -49,6 +54,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
     strict_ = std::make_unique<StrictCheck>(rank(), size());
   if (parts_.members.board)
     executor_->explain_with([this](Status seen) { return explain(std::move(seen)); });
+  executor_->share_core_with(parts_.neighbours);
   begin_driving(*this);
 }
 
@@ -215,22 +221,32 @@ void CommunicatorState::submit(WorkState& work, int rounds) {
   else
     waiting_.push_back(&work);
   if (current_ == &work) conclude(true);
-  if (rounds > 1 && !work.done()) linger(work);
+  if (!work.done()) linger(work);
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
 
 // What a small call waits for is nearly there: nothing else is looked at meanwhile, but now and
-// then the transport has its turn all the same.
-void CommunicatorState::linger(const WorkState& work) {
-  if (!immediate_ || ++calls_since_poll_ >= kCallsPerPoll) {
+// then the transport has its turn all the same. True: it was not that turn.
+bool CommunicatorState::linger(const WorkState& work) {
+  if (!immediate_ || !executor_->may_linger() || ++calls_since_poll_ >= kCallsPerPoll) {
     calls_since_poll_ = 0;
-    return;
+    return false;
   }
   bool moved = true;
   while (moved && current_ == &work) {
-    moved = executor_->linger(kLooksAtOnce);
+    moved = executor_->linger(looks_);
     if (moved) conclude(true);
   }
+  return true;
+}
+
+// One look at what `work` waits for, where the core is given away after it.
+bool CommunicatorState::glance(const WorkState& work) {
+  if (forked()) return false;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (current_ != &work || !linger(work)) return drive_locked();
+  return work.done();
 }
 
 Status CommunicatorState::run(const Request& request) {
@@ -458,7 +474,7 @@ Status CommunicatorState::wait(WorkState& work) {
   Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
   const Attendance here(attended_);
   while (!work.done()) {
-    bool moved = drive_until(&work, waiter.rounds());
+    bool moved = waiter.rounds() == 1 ? glance(work) : drive_until(&work, waiter.rounds());
     if (!moved && waiter.has_time()) moved = drive_others(*this);
     if (moved) {
       waiter.progressed();

@@ -70,6 +70,7 @@ struct CommunicatorParts {
   CommunicatorOptions options;  // as the user gave them, for split()
   std::chrono::milliseconds timeout{600'000};
   bool ranks_share_cores = false;
+  std::vector<bool> neighbours;  // by rank: bound to this one's core; empty where nobody is
   // How many looks without news pass before the executor looks all the same, and how many of those
   // before it listens to what neither data nor the end of a connection tells.
   struct Patience {
@@ -160,7 +161,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, int rounds);
-  void linger(const WorkState& work);
+  bool linger(const WorkState& work);
+  bool glance(const WorkState& work);
   std::unique_lock<base::Lock> take();
   bool drive_until(const WorkState* work, int rounds);
   bool drive_locked();
@@ -243,6 +245,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::shared_ptr<const collectives::Plan> exchange_plan_;
 
   const bool immediate_;      // the transport shows without poll() what peers did
+  const int looks_;           // at what a small call waits for, before anything else is done
   int calls_since_poll_ = 0;  // of those that lingered
 
   flight::Watch watch_;  // of the thread that waits

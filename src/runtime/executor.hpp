@@ -85,9 +85,17 @@ class Executor {
   // Does what can be done now; true when anything moved. Requires  a started call.
   bool advance();
 
-  // The same for calls that only wait for a peer's next message: looks for it up to `looks` times.
+  // The same for calls that only wait for a peer's next message: looks for it up to `looks` times,
+  // or until a rank is missed that needs this core in order to come.
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool linger(int looks);
+  // Whether calls are short enough for that.
+  bool may_linger() const { return !short_.empty(); }
+
+  // Ranks that run on this one's very core, by number: to look for what they do is in vain.
+  void share_core_with(std::vector<bool> ranks) { neighbours_ = std::move(ranks); }
+  // Whether the last look missed one of them. Requires  may_linger().
+  bool misses_neighbour();
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -149,6 +157,7 @@ class Executor {
     bool arrival_sent = false;
     bool arrival_due = false;         // expected, and not seen yet
     bool settled = false;             // the ways of all messages are decided
+    bool is_neighbour = false;        // it runs on our core
     collectives::Addressable mine;    // which of our buffers the peer can touch
     collectives::Addressable theirs;  // which of the peer's buffers we can touch
     std::array<std::byte*, 3> memory = {};
@@ -259,6 +268,11 @@ class Executor {
   template <bool kDirect>
   void finish_messages(const ShortStep& step);
   bool offers_taken(const ShortStep& step);
+  // False, for the step that lacks something of that peer.
+  bool missing(std::size_t peer) {
+    misses_neighbour_ |= peers_[peer].is_neighbour;
+    return false;
+  }
   Operands sources_of(const ShortStep& step) const {
     return {&program_->operand(step.sources), step.destinations - step.sources};
   }
@@ -304,6 +318,9 @@ class Executor {
   } short_done_;
   // Of the step being tried: a source lies in a peer's memory.
   bool reads_peers_ = false;
+  bool misses_neighbour_ = false;                       // in the last look at a short program
+  std::vector<bool> neighbours_;                        // by rank
+  std::vector<std::size_t> beside_;                     // which of peers_ are neighbours
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t slice_elements_ = 1;             // of a block

@@ -32,6 +32,7 @@ bool Executor::advance_short() {
 template <bool kDirect>
 bool Executor::advance_short() {
   bool moved = false;
+  misses_neighbour_ = false;
   std::uint64_t bit = 1;
   for (const ShortStep& step : short_.steps()) {
     if ((short_done_.complete & bit) == 0) moved |= try_short<kDirect>(step, bit);
@@ -51,8 +52,19 @@ bool Executor::linger(int looks) {
       conclude();
       return true;
     }
+    if (misses_neighbour()) return false;
     base::pause_core();
   }
+  return false;
+}
+
+// A step looks no further than to the first thing that it lacks; who has not even come is missed by
+// one of them.
+bool Executor::misses_neighbour() {
+  if (misses_neighbour_) return true;
+  Frame frame;
+  for (const std::size_t peer : beside_)
+    if (peers_[peer].arrival_due && !stream(kWhole, peer).endpoint->peek(frame)) return true;
   return false;
 }
 
@@ -91,7 +103,8 @@ bool Executor::grant_landings(const ShortStep& step) {
   for (const CallOperand& source : sources_of(step)) {
     if (!source.is_message || source.way == Way::staged || source.way == Way::pull) continue;
     Stream& s = stream(kWhole, source.stream);
-    if (source.way == Way::undecided || s.received[at(Way::push)] != source.place) return false;
+    if (source.way == Way::undecided) return missing(source.stream);
+    if (s.received[at(Way::push)] != source.place) return false;
     if (!source.ready) s.endpoint->signal(Signal::granted, s.received_before + source.ordinal + 1);
     ++s.received[at(Way::push)];
   }
@@ -130,11 +143,12 @@ bool Executor::find_source(const CallOperand& source, std::size_t offset, std::s
     case Way::pull:
       reads_peers_ = true;
       place = peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)] + offset;
-      return s.received[at(Way::pull)] == source.place &&
-             (source.ready || s.endpoint->signalled(Signal::offered) > number);
+      if (s.received[at(Way::pull)] != source.place) return false;
+      return source.ready || s.endpoint->signalled(Signal::offered) > number ||
+             missing(source.stream);
     case Way::push:
       place = own_memory(source.buffer) + offset;
-      return s.endpoint->signalled(Signal::produced) > number;
+      return s.endpoint->signalled(Signal::produced) > number || missing(source.stream);
     case Way::undecided:
       break;
   }
@@ -147,7 +161,8 @@ bool Executor::find_message(const CallOperand& source, std::size_t due,
                             std::span<const std::byte>& payload) {
   Stream& s = stream(kWhole, source.stream);
   Frame frame;
-  if (s.received[at(Way::staged)] != source.place || !s.endpoint->peek(frame)) return false;
+  if (s.received[at(Way::staged)] != source.place) return false;
+  if (!s.endpoint->peek(frame)) return missing(source.stream);
   Peer& p = peers_[source.stream];
   const bool as_expected =
       p.arrival_due && frame.payload.size() == kArrivalBytes + due &&
@@ -189,15 +204,17 @@ bool Executor::find_destination(const CallOperand& destination, std::size_t offs
                                 std::size_t bytes, std::byte*& place) {
   Stream& s = stream(kWhole, destination.stream);
   const Way way = way_of<kDirect>(destination);
-  if (way == Way::undecided || s.sent[at(way)] != destination.place) return false;
+  if (way == Way::undecided) return missing(destination.stream);
+  if (s.sent[at(way)] != destination.place) return false;
   if (way == Way::pull) return true;
   if (way == Way::staged) {
     place = reserve_room(kWhole, destination.stream, bytes);
-    return place != nullptr;
+    return place != nullptr || missing(destination.stream);
   }
   place = peers_[destination.stream].memory[static_cast<std::size_t>(destination.buffer)] + offset;
   return destination.ready ||
-         s.endpoint->signalled(Signal::granted) > s.sent_before + destination.ordinal;
+         s.endpoint->signalled(Signal::granted) > s.sent_before + destination.ordinal ||
+         missing(destination.stream);
 }
 
 // Point 5.
@@ -235,7 +252,8 @@ bool Executor::offers_taken(const ShortStep& step) {
     const CallOperand& destination = program_->operand(i);
     if (!destination.is_message || destination.way != Way::pull) continue;
     Stream& s = stream(kWhole, destination.stream);
-    if (s.endpoint->signalled(Signal::taken) <= s.sent_before + destination.ordinal) return false;
+    if (s.endpoint->signalled(Signal::taken) <= s.sent_before + destination.ordinal)
+      return missing(destination.stream);
   }
   return true;
 }

@@ -20,8 +20,9 @@ constexpr double kSocketBandwidth = 2;
 
 struct Host {
   VertexId memory = VertexId::none;
-  std::set<int> cpus;           // of all its ranks
-  std::vector<VertexId> seats;  // made as ranks arrive
+  std::set<int> cpus;             // of all its ranks
+  std::vector<VertexId> seats;    // made as ranks arrive
+  std::map<int, VertexId> bound;  // seats of ranks that run on one processor only, by its number
   int ranks = 0;
 };
 
@@ -67,7 +68,7 @@ class Maker {
     (through_memory ? memory_ : sockets_) =
         measured_or(through_memory ? memory_ : sockets_, figures);
     network_ = builder_.add_vertex({VertexKind::network_switch, "network", VertexId::none, {}});
-    for (const HostCard& card : cards) placement_.push_back(seat(host(card.host)));
+    for (const HostCard& card : cards) placement_.push_back(seat(host(card.host), card.cpus));
   }
 
   Result<PlanningTopology> take() {
@@ -92,17 +93,27 @@ class Maker {
 
   // The core that the next rank of the host sits on. Ranks that talk through sockets each have
   // their own way into the network, whatever core they run on.
-  VertexId seat(Host& host) {
+  VertexId seat(Host& host, const std::vector<int>& cpus) {
+    if (!through_memory_) return make_seat(host);
+    if (cpus.size() == 1) {
+      const auto [place, fresh] = host.bound.try_emplace(cpus[0], VertexId::none);
+      if (fresh) place->second = make_seat(host);
+      return place->second;
+    }
     const auto cores = std::max<std::size_t>(1, host.cpus.size());
     const auto number = static_cast<std::size_t>(host.ranks++);
-    if (through_memory_ && number >= cores) return host.seats[number % cores];
+    if (number >= cores) return host.seats[number % cores];
+    host.seats.push_back(make_seat(host));
+    return host.seats.back();
+  }
+
+  VertexId make_seat(const Host& host) {
     const VertexId core =
         builder_.add_vertex({VertexKind::core, fmt::format("core{}", cores_++), host.memory, {}});
     if (through_memory_)
       connect(LinkKind::memory, core, host.memory, memory_);
     else
       connect(LinkKind::network, core, network_, sockets_);
-    host.seats.push_back(core);
     return core;
   }
 
@@ -125,6 +136,19 @@ class Maker {
 
 bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank) {
   return ranks_beside(cards, rank) > collect(cards)[host_of(cards, rank)].cpus.size();
+}
+
+std::vector<bool> neighbours(const std::vector<HostCard>& cards, Rank rank) {
+  const HostCard& mine = cards[static_cast<std::size_t>(rank)];
+  if (mine.cpus.size() != 1) return {};
+  std::vector<bool> found(cards.size(), false);
+  bool any = false;
+  for (std::size_t other = 0; other < cards.size(); ++other) {
+    if (static_cast<Rank>(other) == rank || cards[other].host != mine.host) continue;
+    found[other] = cards[other].cpus == mine.cpus;
+    any |= found[other];
+  }
+  return any ? found : std::vector<bool>();
 }
 
 int cores_shared(const std::vector<HostCard>& cards, Rank rank) {

@@ -208,6 +208,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
   parts.options = options;
   parts.timeout = config.timeout;
   parts.ranks_share_cores = shared_cores;
+  parts.neighbours = neighbours(*cards, members.rank);
   parts.members = members;
   parts.members.exchange = nullptr;
   parts.members.bad_news = nullptr;

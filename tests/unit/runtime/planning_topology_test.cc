@@ -33,6 +33,26 @@ TEST(PlanningTopology, MoreRanksThanCoresTakeTurns) {
   EXPECT_TRUE(ranks_share_cores(cards, 4));
 }
 
+TEST(PlanningTopology, RanksBoundToOneCoreSitOnIt) {
+  const std::vector<HostCard> cards = {card("a", {0}), card("a", {0}), card("a", {1}),
+                                       card("a", {1}), card("b", {0})};
+  auto seen = planning_topology(cards, true);
+  ASSERT_TRUE(seen.ok());
+  EXPECT_EQ(seen->placement[0], seen->placement[1]);
+  EXPECT_EQ(seen->placement[2], seen->placement[3]);
+  EXPECT_NE(seen->placement[1], seen->placement[2]);
+  EXPECT_NE(seen->placement[0], seen->placement[4]);
+}
+
+TEST(PlanningTopology, NeighboursAreBoundToTheSameCore) {
+  const std::vector<HostCard> cards = {card("a", {0}), card("a", {1}), card("a", {0}),
+                                       card("b", {0}), card("a", {0, 1})};
+  EXPECT_EQ(neighbours(cards, 0), (std::vector{false, false, true, false, false}));
+  EXPECT_EQ(neighbours(cards, 2), (std::vector{true, false, false, false, false}));
+  for (const Rank alone : {1, 3, 4}) EXPECT_TRUE(neighbours(cards, alone).empty()) << alone;
+  EXPECT_TRUE(neighbours(std::vector<HostCard>(3, card("a", {0, 1})), 0).empty());
+}
+
 TEST(PlanningTopology, RanksOnSocketsMeetInTheNetwork) {
   const std::vector<HostCard> cards(3, card("a", {0, 1}));
   auto seen = planning_topology(cards, false);

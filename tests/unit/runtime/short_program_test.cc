@@ -192,8 +192,36 @@ TEST_F(TwoRanks, LingeringSeesAMessageWithoutAPoll) {
   expect_sums();
 }
 
+// Whatever a rank waits for in a small call, it is the other's; so where both run on one core it
+// should be given away each time.
+TEST_F(TwoRanks, MissesTheRankThatNeedsItsCore) {
+  executors_[0]->share_core_with({false, true});
+  for (const bool direct : {false, true}) {
+    SCOPED_TRACE(direct);
+    start(2, direct);
+    finish();
+    start(2, direct);
+    if (direct) executors_[1]->advance();  // it has come, and no more than that
+    executors_[0]->advance();
+    int missed = 0;
+    while (!executors_[0]->done()) {
+      ASSERT_LT(missed, 10);
+      while (executors_[0]->linger(1)) {
+      }
+      if (executors_[0]->done()) break;
+      EXPECT_TRUE(executors_[0]->misses_neighbour());
+      ++missed;
+      executors_[1]->advance();
+    }
+    EXPECT_GT(missed, 0);
+    EXPECT_FALSE(executors_[1]->misses_neighbour()) << "has none";
+    finish();
+  }
+}
+
 TEST_F(TwoRanks, CutCallsDoNotLinger) {
   start(700);
+  EXPECT_FALSE(executors_[0]->may_linger());
   executors_[0]->advance();
   executors_[1]->advance();
   EXPECT_FALSE(executors_[0]->linger(10));
