@@ -166,7 +166,35 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
   return memo.plan.get();
 }
 
+bool CommunicatorState::repeats(const Request& r) const {
+  const Signature& s = latest_.call_.signature;
+  return repeatable_ && r.count == s.count && r.collective == s.collective && r.type == s.type &&
+         r.op == s.op && r.root == s.root && r.special == nullptr && r.blocks == nullptr &&
+         !forked();
+}
+
+// Requires  repeats(request).
+Status CommunicatorState::prepare_again(const Request& request) {
+  TUTTI_TRY(shapes_[static_cast<std::size_t>(request.collective)].check_buffers(request));
+  latest_.reset();
+  latest_.call_.input = static_cast<const std::byte*>(request.input);
+  latest_.call_.output = static_cast<std::byte*>(request.output);
+  number_call(latest_.call_.signature);
+  latest_.call_.sign();
+  return Status();
+}
+
+void CommunicatorState::number_call(Signature& s) {
+  s.sequence = ++sequence_;
+  // Now and then, so that others can read it; the planner is the calling thread's.
+  if ((s.sequence & (s.sequence - 1)) == 0) [[unlikely]]
+    note_memory();
+  s.history = history_;
+  history_ = history_after(s);
+}
+
 Status CommunicatorState::prepare(const Request& request, WorkState& work) {
+  repeatable_ = false;
   TUTTI_TRY(check(request));
   if (strict_ && !strict_plan_) [[unlikely]]
     TUTTI_TRY(make_check_plan());
@@ -174,11 +202,6 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   if (!plan.ok()) return plan.status();
   work.plan_ = *plan;
   Signature& s = work.call_.signature;
-  // Point-to-point calls are no collective ones: only two ranks count them.
-  s.sequence = request.collective == Collective::send_recv ? 0 : ++sequence_;
-  // Now and then, so that others can read it; the planner is the calling thread's.
-  if ((s.sequence & (s.sequence - 1)) == 0) [[unlikely]]
-    note_memory();
   s.collective = request.collective;
   s.type = request.type;
   s.op = request.op;
@@ -195,10 +218,9 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
   work.call_.output = static_cast<std::byte*>(request.output);
   if (request.special != nullptr) [[unlikely]]
     prepare_special(*request.special, work);
-  if (s.sequence != 0) {
-    s.history = history_;
-    history_ = history_after(s);
-  }
+  // Point-to-point calls are no collective ones: only two ranks count them.
+  const bool collective = request.collective != Collective::send_recv;
+  if (collective) number_call(s);
   work.call_.sign();
   return Status();
 }
@@ -252,10 +274,25 @@ bool CommunicatorState::glance(const WorkState& work) {
 Status CommunicatorState::run(const Request& request) {
   if (in_group()) [[unlikely]]
     return add_to_group(request);
+  const int rounds = parts_.ranks_share_cores ? 1 : kRoundsAtOnce;
+  if (repeats(request)) [[likely]] {
+    TUTTI_TRY(prepare_again(request));
+    submit(latest_, rounds);
+    return latest_.done() ? std::move(latest_.status_) : wait(latest_);
+  }
   WorkState work;
   TUTTI_TRY(prepare(request, work));
-  submit(work, parts_.ranks_share_cores ? 1 : kRoundsAtOnce);
+  remember(request, work);
+  submit(work, rounds);
   return work.done() ? std::move(work.status_) : wait(work);
+}
+
+void CommunicatorState::remember(const Request& request, const WorkState& work) {
+  repeatable_ = request.collective != Collective::send_recv && request.blocks == nullptr &&
+                request.special == nullptr && !parts_.plan_source;
+  if (!repeatable_) return;
+  latest_.call_ = work.call_;
+  latest_.plan_ = work.plan_;
 }
 
 Result<Work> CommunicatorState::start(const Request& request) {

@@ -48,6 +48,12 @@ class WorkState {
 
  private:
   friend class CommunicatorState;
+  // Ready for another call.
+  void reset() {
+    status_ = Status();
+    done_.store(false, std::memory_order_relaxed);
+  }
+
   std::shared_ptr<CommunicatorState> owner_;  // of an asynchronous work: kept alive until done
   Call call_;
   Blocks blocks_;  // of a call whose blocks differ in size
@@ -152,6 +158,10 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Status add_to_group(const Request& request);
   Result<Work> start_exchange(std::span<const Transfer> transfers);
   Status prepare(const Request& request, WorkState& work);
+  bool repeats(const Request& request) const;
+  Status prepare_again(const Request& request);
+  void remember(const Request& request, const WorkState& work);
+  void number_call(Signature& signature);
   Status check(const Request& request);
   Result<std::shared_ptr<const collectives::Plan>> make_plan(const collectives::PlanQuery& query);
   Status check_special(const Request& request) const;
@@ -230,6 +240,11 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   };
   Memo memos_[std::size(kAllCollectives)];
   RequestShape shapes_[std::size(kAllCollectives)];  // those that were checked last
+
+  // The latest call, if it was a blocking one. Loops make the same again: then nothing is looked up
+  // or checked anew but the buffers.
+  WorkState latest_;
+  bool repeatable_ = false;  // there is one, and no more to it than its shape
 
   // What was called since the outermost group_begin().
   struct KeptCall {

@@ -61,6 +61,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     if (call.custom == nullptr) lowered_ = plan.program;  // values have other sizes
     settings_ = plan.settings;
   }
+  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
   program_->begin(!call.signature.direct);
   records_[call.signature.sequence % kRecordsKept] = call.record;
   for (Stream* s : call_streams_) s->sent = s->received = {};
@@ -114,8 +115,8 @@ Status Executor::set_up(const collectives::Plan& plan) {
       signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
       options_.streaming_bytes;
   places_.resize(program_->operands_max());
-  source_pointers_.reserve(program_->operands_max());
-  destination_pointers_.reserve(program_->operands_max());
+  source_pointers_.make_room(program_->operands_max());
+  destination_pointers_.make_room(program_->operands_max());
   channels_.resize(index(channels));
   for (Channel& channel : channels_) {
     channel.phases.resize(window_ * program.steps.size());
@@ -334,11 +335,6 @@ bool Executor::is_stray(Rank from, const Frame& frame) const {
   for (const CallPeer& peer : program_->peers())
     if (peer.rank == from && (call_.signature.direct || !peer.receives.empty())) return false;
   return true;
-}
-
-std::byte* Executor::own_memory(Buffer buffer) const {
-  if (buffer == Buffer::input) return const_cast<std::byte*>(call_.input);
-  return buffer == Buffer::output ? call_.output : scratch_;
 }
 
 // ---- Arrivals ----

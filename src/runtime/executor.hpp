@@ -170,6 +170,23 @@ class Executor {
     std::vector<std::int32_t> left;   // per window slot: incomplete steps
   };
 
+  // So many pointers at most, as a step has operands: unlike a vector it never asks for room.
+  template <typename T>
+  class Pointers {
+   public:
+    void make_room(std::size_t count) {
+      if (count > items_.size()) items_.resize(count);
+    }
+    void clear() { count_ = 0; }
+    void add(T* pointer) { items_[count_++] = pointer; }
+    T* front() const { return items_[0]; }
+    std::span<T* const> all() const { return {items_.data(), count_}; }
+
+   private:
+    std::vector<T*> items_;
+    std::size_t count_ = 0;
+  };
+
   // A step of one slice on one channel, while it is being tried.
   struct Attempt {
     int channel;
@@ -295,7 +312,7 @@ class Executor {
                                 std::uint32_t ordinal) const;
   std::size_t piece_elements(const Attempt& attempt, int piece) const;
   void measure(Attempt& attempt) const;
-  std::byte* own_memory(Buffer buffer) const;
+  std::byte* own_memory(Buffer buffer) const { return own_[static_cast<std::size_t>(buffer)]; }
   Rank rank_of(std::size_t peer) const { return program_->peers()[peer].rank; }
 
   Transport& transport_;
@@ -340,14 +357,15 @@ class Executor {
   std::size_t arrivals_due_ = 0;
   std::size_t slices_left_ = 0;  // of all channels
 
+  std::array<std::byte*, 3> own_ = {};  // of this call, by Buffer
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
   bool scratch_is_shareable_ = false;
 
   // Of the step being tried, by operand; kept to spare allocations.
   std::vector<Place> places_;
-  std::vector<const std::byte*> source_pointers_;
-  std::vector<std::byte*> destination_pointers_;
+  Pointers<const std::byte> source_pointers_;
+  Pointers<std::byte> destination_pointers_;
   std::vector<std::byte> partial_results_;  // of custom reductions
 };
 

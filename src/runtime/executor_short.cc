@@ -123,7 +123,7 @@ bool Executor::find_sources(const ShortStep& step) {
       place = own_memory(source.buffer) + short_.offset(i);
     else if (!find_source<kDirect>(source, short_.offset(i), step.elements * element_bytes_, place))
       return false;
-    source_pointers_.push_back(place);
+    source_pointers_.add(place);
   }
   return true;
 }
@@ -193,8 +193,8 @@ bool Executor::find_destinations(const ShortStep& step) {
     else if (way_of<kDirect>(destination) == Way::pull)
       continue;  // only offered
     // A copy onto itself: in place, or pushed where it belongs.
-    if (step.kind == StepKind::copy && place == source_pointers_[0]) continue;
-    destination_pointers_.push_back(place);
+    if (step.kind == StepKind::copy && place == source_pointers_.front()) continue;
+    destination_pointers_.add(place);
   }
   return true;
 }

@@ -286,34 +286,36 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   const Place* place = places_.data();
   source_pointers_.clear();
   for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
-    source_pointers_.push_back(pointer(*place));
+    source_pointers_.add(pointer(*place));
   destination_pointers_.clear();
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
     if (place->base == nullptr && place->chunk < 0) continue;
     std::byte* destination = pointer(*place);
     // A copy onto itself: in place, or pushed where it belongs.
-    if (step.kind == StepKind::copy && destination == source_pointers_[0]) continue;
-    destination_pointers_.push_back(destination);
+    if (step.kind == StepKind::copy && destination == source_pointers_.front()) continue;
+    destination_pointers_.add(destination);
   }
   compute(step.kind, step.finish, elements);
 }
 
 // From source_pointers_ to destination_pointers_, where there are any.
 void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
-  if (destination_pointers_.empty()) return;
+  if (destination_pointers_.all().empty()) return;
   const auto stores = streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached;
   if (kind == StepKind::copy) {
-    kernels::copy(source_pointers_[0], destination_pointers_, elements * element_bytes_, stores);
+    kernels::copy(source_pointers_.front(), destination_pointers_.all(), elements * element_bytes_,
+                  stores);
     return;
   }
   if (call_.custom != nullptr) [[unlikely]]
-    return fold(
-        {*call_.custom, call_.signature.type, source_pointers_, destination_pointers_, elements},
-        partial_results_);
+    return fold({*call_.custom, call_.signature.type, source_pointers_.all(),
+                 destination_pointers_.all(), elements},
+                partial_results_);
   const bool divides = finish && call_.signature.op == ReduceOp::avg;
-  kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_,
-                   destination_pointers_, elements, divides ? program_->lowered().shape.ranks : 1,
-                   stores, program_->lowered().ordered});
+  kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_.all(),
+                   destination_pointers_.all(), elements,
+                   divides ? program_->lowered().shape.ranks : 1, stores,
+                   program_->lowered().ordered});
 }
 
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that

@@ -259,6 +259,76 @@ TEST(Communicator, SplitMakesCommunicatorsOfTheSameColorOrderedByKey) {
   });
 }
 
+// A call like the one before it takes a shorter way; each of these differs in one thing only, or
+// comes after something else.
+TEST(Communicator, TheSameCallAgainIsTheCallThatWasMade) {
+  on_ranks(3, [](Communicator& comm) {
+    std::vector<std::int32_t> in(8);
+    std::vector<std::int32_t> out(24);
+    std::int32_t turn = 0;
+    const auto fill = [&] {
+      ++turn;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        in[i] = turn + comm.rank() * 10 + static_cast<std::int32_t>(i);
+      std::fill(out.begin(), out.end(), -1);
+    };
+    const auto reduce = [&](ReduceOp op, std::size_t count, std::int32_t last) {
+      for (int again = 0; again < 3; ++again) {
+        fill();
+        ASSERT_TRUE(comm.all_reduce(in.data(), out.data(), count, DataType::int32, op).ok());
+        const auto i = static_cast<std::int32_t>(count) - 1;
+        ASSERT_EQ(out[count - 1], last + (op == ReduceOp::sum ? 3 : 1) * (turn + i));
+        ASSERT_EQ(out[count], -1);
+      }
+    };
+    reduce(ReduceOp::sum, 2, 30);
+    reduce(ReduceOp::max, 2, 20);
+    reduce(ReduceOp::min, 2, 0);
+    reduce(ReduceOp::min, 7, 0);
+    for (const Rank root : {0, 1, 1, 2, 0}) {
+      fill();
+      ASSERT_TRUE(comm.broadcast(in.data(), out.data(), 2, DataType::int32, root).ok());
+      ASSERT_EQ(out[1], turn + root * 10 + 1);
+    }
+    for (const DataType type : {DataType::int32, DataType::uint32, DataType::int64}) {
+      fill();
+      ASSERT_TRUE(comm.all_gather(in.data(), out.data(), 2, type).ok());
+      ASSERT_EQ(out[type == DataType::int64 ? 8 : 4], turn + 20);
+    }
+    reduce(ReduceOp::sum, 2, 30);
+    fill();
+    auto work = comm.all_reduce_async(in.data(), out.data(), 4, DataType::int32, ReduceOp::sum);
+    ASSERT_TRUE(work.ok() && work->wait().ok());
+    ASSERT_EQ(out[3], 3 * (turn + 3) + 30);
+    reduce(ReduceOp::sum, 2, 30);
+    reduce(ReduceOp::sum, 4, 30);
+  });
+}
+
+TEST(Communicator, TheSameCallAgainIsCheckedAgain) {
+  on_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(8, 1.0F);
+    const auto call = [&](const float* in, float* out) {
+      return comm.all_reduce(in, out, 4, DataType::float32, ReduceOp::max).code();
+    };
+    float* const memory = data.data();
+    EXPECT_EQ(call(memory, memory), StatusCode::ok);
+    EXPECT_EQ(call(memory, nullptr), StatusCode::invalid_argument);
+    EXPECT_EQ(call(memory, memory + 4), StatusCode::ok);
+    EXPECT_EQ(call(memory, memory + 1), StatusCode::invalid_argument);
+    EXPECT_EQ(call(memory, memory), StatusCode::ok) << "a refused call is not counted";
+    auto larger = comm.all_reduce_async(memory, memory, 6, DataType::float32, ReduceOp::max);
+    EXPECT_TRUE(larger.ok() && larger->wait().ok());
+    EXPECT_EQ(call(memory, memory + 4), StatusCode::ok) << "four do not overlap, as six would";
+    // The other rank makes another call.
+    const Status status = comm.all_reduce(memory, memory, 4, DataType::float32,
+                                          comm.rank() == 0 ? ReduceOp::max : ReduceOp::min);
+    EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
+    EXPECT_EQ(call(memory, memory), StatusCode::mismatch) << "a failure stays";
+    EXPECT_EQ(call(memory, memory), StatusCode::mismatch);
+  });
+}
+
 TEST(Communicator, WrongArgumentsAreErrorsThatNameRankCallAndValue) {
   on_ranks(2, [](Communicator& comm) {
     float data[8] = {};
