@@ -7,12 +7,17 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWN_BUILDS = ROOT / "build" / "compare"
 SOURCES = ROOT / "perf" / "comparison"
 HARNESS = ("main.cc", "options.cc", "stage.cc", "telling.cc")
 SETUP = "perf/compare --setup installs it"
+INTEL = OWN_BUILDS / "intel"  # a virtual environment of Python, for what PyPI has
+# Not the newest: from 2021.19 on Intel MPI asks for a package `libfabric` that PyPI lacks, and from
+# 2021.17 on oneCCL's libraries for a libccl.so.2 that their package lacks.
+INTEL_PACKAGES = ("impi-devel==2021.18.1", "oneccl-cpu==2021.16.2", "oneccl-cpu-devel==2021.16.2")
 
 
 class Unavailable(Exception):
@@ -32,8 +37,8 @@ def new_log(name):
     return log
 
 
-def run_logged(command, log, cwd=ROOT):
-    """Runs a build step; raises Unavailable with its last words when it fails."""
+def run_logged(command, log, cwd=ROOT, else_said="does not build"):
+    """Runs a step of a build; raises Unavailable with its last words when it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as out:
         code = subprocess.run(command, cwd=cwd, stdout=out, stderr=subprocess.STDOUT,
@@ -43,7 +48,7 @@ def run_logged(command, log, cwd=ROOT):
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"(?i)\berror\b\s*:?\s", line)] or lines[-1:]
     words = errors[0].replace(f"{ROOT}/", "") if errors else f"exit code {code}"
-    raise Unavailable(f"does not build: {words[:200]} (log: {short_path(log)})")
+    raise Unavailable(f"{else_said}: {words[:200]} (log: {short_path(log)})")
 
 
 # ---- Tutti ---------------------------------------------------------------------------------------
@@ -141,3 +146,25 @@ def gloo():
     if not compiler:
         raise Unavailable("there is no g++")
     return harness_with("gloo", "gloo_peer.cc", compiler, ("-lgloo", "-lpthread"))
+
+
+def install_intel():
+    """Raises Unavailable where this machine cannot have them."""
+    log = new_log("setup-intel")
+    for command in ([sys.executable, "-m", "venv", str(INTEL)],
+                    [str(INTEL / "bin" / "python"), "-m", "pip", "install", *INTEL_PACKAGES]):
+        run_logged(command, log, else_said="cannot be installed")
+
+
+def intel(name, peer, library, header):
+    """One of Intel's libraries: (the launcher of its MPI, the harness)."""
+    launcher = INTEL / "bin" / "mpiexec.hydra"
+    if not launcher.exists() or not (INTEL / "include" / header).exists():
+        raise Unavailable(f"not installed ({' '.join(INTEL_PACKAGES)} from PyPI); {SETUP}")
+    compiler = shutil.which("g++")
+    if not compiler:
+        raise Unavailable("there is no g++")
+    libraries = INTEL / "lib"
+    return str(launcher), harness_with(name, peer, compiler, (
+        "-isystem", str(INTEL / "include"), f"-L{libraries}", f"-Wl,-rpath,{libraries}",
+        f"-l{library}", "-lpthread"))

@@ -12,6 +12,7 @@ KIB, MIB = 1 << 10, 1 << 20
 NO_SLOWER = 0.95
 OF_ROOM = 0.85
 ROUNDS = 5  # that a claim needs
+SUMS = ("all_reduce", "reduce_scatter")
 MOVING = ("all_gather", "all_to_all")
 ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 DIRECT = ("tutti allocated", "tutti shared heap")  # whose buffers the other ranks reach
@@ -47,7 +48,7 @@ CLAIMS = (
     Claim(1, MOVING, DIRECT, NO_SLOWER),
     Claim(1, MOVING, DIRECT, 0.85, "floor", least=64 * KIB),
     Claim(2, ALL, PLAIN, NO_SLOWER),
-    Claim(2, ("all_reduce", "reduce_scatter"), PLAIN, 1.3, least=MIB),
+    Claim(2, SUMS, PLAIN, 1.3, least=MIB),
     Claim(3, ("all_reduce", "all_gather", "broadcast"), PLAIN + DIRECT, 1.15, "either",
           below=KIB + 1, of_floor=1 / 1.25),
     Claim(4, ("all_reduce",), PLAIN + DIRECT, 2.0, ranks=(4, 8)),
@@ -55,9 +56,8 @@ CLAIMS = (
     Claim(5, ALL, PLAIN, 0.8, "floor", least=MIB),
     Claim(6, ALL, ("tutti tcp",), NO_SLOWER, tcp=True),
     Claim(6, ALL, ("tutti tcp",), 0.85, "floor", least=MIB, tcp=True),
-    Claim(7, ("all_reduce",), PLAIN + DIRECT, 1 / 1.25, "order", least=64 * KIB, ranks=(2, 4, 8)),
-    Claim(7, ("all_reduce", "reduce_scatter"), PLAIN + DIRECT, 0.8, "rate", least=64 * KIB,
-          ranks=(2, 4, 8), types=("bf16", "f16")),
+    Claim(7, SUMS, PLAIN + DIRECT, 1 / 1.25, "order", least=64 * KIB, ranks=(2, 4, 8)),
+    Claim(7, SUMS, PLAIN + DIRECT, 0.8, "rate", ranks=(2, 4, 8), types=("bf16", "f16")),
 )
 
 
@@ -68,6 +68,7 @@ class Finding:
     value: float  # what was measured
     needed: float
     holds: bool
+    rounds: int  # of which the value is the median: those in which both sides ran
 
 
 @dataclasses.dataclass
@@ -83,6 +84,10 @@ class Verdict:
         return [finding for finding in self.findings if not finding.holds]
 
 
+def held_against(row, value, needed):
+    return Finding(row.size, value.median, needed, value.median >= needed, value.rounds)
+
+
 def needed_of_peer(figure, row, floor):
     room = row.room.get(floor)
     return min(figure, OF_ROOM * room.median) if room else figure
@@ -93,14 +98,14 @@ def against_peer(claim, row, name, floor):
     if gain is None:
         return None
     needed = needed_of_peer(claim.figure, row, floor)
-    return Finding(row.size, gain.median, needed, gain.median >= needed)
+    return held_against(row, gain, needed)
 
 
 def against_floor(figure, row, name, floor):
     reached = row.reached.get(name, {}).get(floor)
     if reached is None:
         return None
-    return Finding(row.size, reached.median, figure, reached.median >= figure)
+    return held_against(row, reached, figure)
 
 
 def fastest_floor(row):
@@ -112,8 +117,7 @@ def find(claim, row, name, floor):
     """A Finding; None where the run does not tell."""
     if claim.measure in ("order", "rate"):
         value = getattr(row, claim.measure).get(name)
-        return value and Finding(row.size, value.median, claim.figure,
-                                 value.median >= claim.figure)
+        return value and held_against(row, value, claim.figure)
     if claim.measure == "floor":
         return against_floor(claim.figure, row, name, floor)
     found = against_peer(claim, row, name, floor)
@@ -137,7 +141,6 @@ def judge(tables, floors, ranks, tcp=False):
                 findings = [find(claim, row, name, floors.get(name, "")) for row in rows]
                 findings = [finding for finding in findings if finding]
                 if findings:
-                    rounds = min(row.rounds for row in rows)
                     verdicts.append(Verdict(claim, name, table.operation, table.type, findings,
-                                            rounds))
+                                            min(finding.rounds for finding in findings)))
     return verdicts

@@ -10,11 +10,13 @@ import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 import xml.dom.minidom
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import builds  # noqa: E402
 import chart  # noqa: E402
 import claims  # noqa: E402
 import contenders  # noqa: E402
@@ -89,6 +91,16 @@ class Figures(unittest.TestCase):
         self.assertEqual(row.ways, {"floor direct": "lines"})
         self.assertEqual(row.reached["tutti plain"]["floor direct"], figures.Spread(0.5, 0.25, 0.5))
         self.assertEqual(row.room["floor direct"], figures.Spread(4.0, 4.0, 6.0))
+
+    def test_who_is_reported_beside_the_peers_is_not_the_best_of_them(self):
+        self.outcomes["fast"] = outcome(*[{8: 0.1, MIB: 1.0}] * 3)
+        present = [*PRESENT, contender("fast", "beside")]
+        rows = rows_of(present, self.outcomes, [8, MIB])
+        self.assertEqual([row.best_peer for row in rows], ["a", "b"])
+        self.assertEqual(rows[0].times["fast"], figures.Spread(0.1, 0.1, 0.1))
+        self.assertEqual(list(report.beside_lines(present)),
+                         ["fast: reported beside the peers; the best peer is the best of a, b"])
+        self.assertEqual(list(report.beside_lines(PRESENT)), [])
 
     def test_without_peers_there_are_no_ratios(self):
         alone = {"tutti plain": self.outcomes["tutti plain"]}
@@ -165,6 +177,56 @@ class Claims(unittest.TestCase):
     def test_more_ranks_have_a_claim_of_their_own(self):
         self.assertEqual(list(self.verdicts(floor=10.0, ranks=4)), [(4, "peer")])
 
+    def findings_of(self, name, floor, rows, ranks=2, tcp=False):
+        """{(number, measure): {bytes: (needed, holds)}} of {bytes: (peer's, floor's, ours)}."""
+        places = {"a": 0, floor: 1, name: 2}
+        outcomes = {who: outcome(*[{size: of[at] for size, of in rows.items()}] * 5)
+                    for who, at in places.items()}
+        present = [contender(name, "tutti", floor), PRESENT[2], contender(floor, "floor")]
+        table = figures.table(present, outcomes, KIND, list(rows))
+        return {(verdict.claim.number, verdict.claim.measure):
+                {found.size: (round(found.needed, 3), found.holds) for found in verdict.findings}
+                for verdict in claims.judge([table], report.floors_of(present), ranks, tcp)}
+
+    def test_at_256_mib_four_times_the_best_peer_where_the_floor_allows_it(self):
+        found = self.findings_of("tutti allocated", "floor direct", {
+            256 * MIB - 4: (100.0, 10.0, 39.0), 256 * MIB: (100.0, 10.0, 26.0)})
+        self.assertEqual(found[1, "peer"], {256 * MIB: (4.0, False)})
+        found = self.findings_of("tutti allocated", "floor direct",
+                                 {256 * MIB: (100.0, 25.0, 29.0)})
+        self.assertEqual(found[1, "peer"], {256 * MIB: (3.4, True)})
+
+    def test_more_ranks_than_cores_are_judged_at_every_size(self):
+        for ranks in (4, 8):
+            found = self.findings_of("tutti plain", "floor staged", {
+                8: (100.0, 1.0, 50.0), MIB: (100.0, 1.0, 51.0), 256 * MIB: (100.0, 80.0, 93.0)},
+                ranks)
+            self.assertEqual(found, {(4, "peer"): {
+                8: (2.0, True), MIB: (2.0, False), 256 * MIB: (1.062, True)}})
+        self.assertNotIn((4, "peer"), self.findings_of("tutti plain", "floor staged",
+                                                       {8: (100.0, 1.0, 50.0)}, 2))
+
+    def test_over_tcp_no_slower_at_any_size_and_near_the_socket_pair_from_1_mib(self):
+        found = self.findings_of("tutti tcp", "floor socket", {
+            8: (100.0, 50.0, 105.0), 64 * 1024: (100.0, 50.0, 106.0),
+            MIB: (100.0, 84.0, 100.0), 256 * MIB: (100.0, 86.0, 100.0)}, tcp=True)
+        self.assertEqual(found, {
+            (6, "peer"): {8: (0.95, True), 64 * 1024: (0.95, False), MIB: (0.95, True),
+                          256 * MIB: (0.95, True)},
+            (6, "floor"): {MIB: (0.85, False), 256 * MIB: (0.85, True)}})
+
+    def test_short_calls_end_at_1_kib(self):
+        found = self.findings_of("tutti allocated", "floor direct", {
+            1024: (100.0, 10.0, 86.9), 1028: (100.0, 10.0, 10.0)})
+        self.assertEqual(found[3, "either"], {1024: (1.15, True)})
+
+    def test_a_round_counts_where_both_sides_ran(self):
+        outcomes = {"tutti plain": outcome(*[{8: 1.0}] * 5),
+                    "a": outcome(*[{8: 1.0}] * 4, None)}
+        present = [PRESENT[0], PRESENT[2]]
+        table = figures.table(present, outcomes, KIND, [8])
+        self.assertEqual({verdict.rounds for verdict in claims.judge([table], {}, 2)}, {4})
+
     def test_fewer_than_five_rounds_prove_nothing(self):
         verdict = self.verdicts(floor=10.0, rounds=4)[1, "peer"]
         said = list(report.verdict_lines([verdict], claims.ROUNDS))[0]
@@ -211,6 +273,36 @@ class Launching(unittest.TestCase):
             self.assertEqual(self.left(), [])
             with self.assertRaises(ProcessLookupError):
                 os.kill(contender_pid, 0)
+
+    def wait_for_end(self, pid):
+        for _ in range(400):
+            try:
+                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                if state == "Z":  # nobody has asked about it yet
+                    return
+            except FileNotFoundError:
+                return
+            time.sleep(0.1)
+        self.fail("the contender lives on")
+
+    def test_a_run_that_is_killed_ends_its_contender(self):
+        run = self.run_in_folder(self.LAUNCH)
+        contender_pid = self.wait_for_launch()
+        run.kill()
+        run.wait(timeout=50)
+        self.wait_for_end(contender_pid)
+
+    def test_ranks_end_with_who_has_spawned_them(self):
+        program = ("import os, pathlib, time; folder = pathlib.Path(os.environ['COMPARE_FOLDER'])\n"
+                   "(folder / 'pid').write_text(str(os.getpid())); time.sleep(300)")
+        place = pathlib.Path(self.folder.name) / "rank"
+        place.mkdir()
+        spawned = subprocess.Popen([sys.executable, spawn.__file__, "1", "--", sys.executable, "-c",
+                                    program], env={**os.environ, "COMPARE_FOLDER": str(place)})
+        rank_pid = self.wait_for_launch()
+        spawned.kill()
+        spawned.wait(timeout=50)
+        self.wait_for_end(rank_pid)
 
     def test_what_a_killed_run_left_is_removed_and_nothing_that_is_in_use(self):
         dead = pathlib.Path(self.folder.name) / (launching.PREFIX + "dead")
@@ -259,6 +351,13 @@ class Spawning(unittest.TestCase):
                                program], capture_output=True, text=True, check=True, timeout=50)
         self.assertEqual(sorted(told.stdout.splitlines()), ["0 3", "1 3", "2 3"])
 
+    def test_ranks_can_be_batch_work(self):
+        program = "import os; os.write(1, f'{os.sched_getscheduler(0)} '.encode())"
+        told = subprocess.run([sys.executable, spawn.__file__, "2", "--batch", "--",
+                               sys.executable, "-c", program], capture_output=True, text=True,
+                              check=True, timeout=50)
+        self.assertEqual(told.stdout, f"{os.SCHED_BATCH} " * 2)
+
     def test_one_that_fails_ends_the_others(self):
         program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(7); time.sleep(99)"
         ended = subprocess.run([sys.executable, spawn.__file__, "2", "--", sys.executable, "-c",
@@ -268,7 +367,8 @@ class Spawning(unittest.TestCase):
     def test_ranks_go_to_the_hosts_in_turn(self):
         hosts = [("left", "10.0.0.1"), ("right", "10.0.0.2")]
         self.assertEqual(spawn.parse(["2", "--pin", "--hosts", "left=10.0.0.1,right=10.0.0.2",
-                                      "--", "program", "x"]), (2, True, hosts, ["program", "x"]))
+                                      "--", "program", "x"]),
+                         spawn.Job(2, True, False, hosts, ["program", "x"]))
         self.assertEqual(spawn.entering(hosts, 3, ["program"]),
                          ["ip", "netns", "exec", "right", "program"])
 
@@ -363,7 +463,8 @@ class Contenders(unittest.TestCase):
         setting = contenders.Setting(2, pathlib.Path("nowhere"),
                                      (("left", "10.0.0.1"), ("right", "10.0.0.2")))
         names = [name for names, _ in contenders.groups(setting, None) for name in names]
-        self.assertEqual(names, ["tutti tcp", "openmpi", "mpich", "gloo", "floor socket"])
+        self.assertEqual(names, ["tutti tcp", "openmpi", "mpich", "gloo", "intel mpi", "oneccl",
+                                 "oneccl ofi", "floor socket"])
         build = (pathlib.Path("tutti"), pathlib.Path("harness"))
         tutti = contenders.tuttis("", "tutti", build, setting)[0]
         self.assertEqual(dict(tutti.environment), {"TUTTI_TRANSPORT": "tcp"})
@@ -381,7 +482,39 @@ class Contenders(unittest.TestCase):
         build = (pathlib.Path("tutti"), pathlib.Path("harness"))
         made = contenders.ordered(contenders.tuttis("", "tutti", build, setting))[0]
         self.assertEqual(dict(made.environment), {"TUTTI_REDUCE_ORDER": "rank_tree"})
-        self.assertEqual(made.work(["all_reduce", "broadcast"]), ["all_reduce"])
+        self.assertEqual(made.work(["all_reduce", "reduce_scatter", "broadcast"]),
+                         ["all_reduce", "reduce_scatter"])
+
+    def test_what_is_not_installed_is_named_with_the_reason_and_nobody_fails(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(builds, "INTEL", pathlib.Path(folder)):
+            setting = contenders.Setting(2, pathlib.Path("nowhere"))
+            present, absent = contenders.assemble(setting, None, ["intel mpi", "oneccl"])
+        self.assertEqual(present, [])
+        self.assertEqual(list(absent), ["intel mpi", "oneccl"])
+        for reason in absent.values():
+            self.assertRegex(reason, "not installed .*impi-devel.*--setup installs it")
+
+    def test_packages_that_cannot_be_had_are_told_in_the_installers_words(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(builds, "OWN_BUILDS", pathlib.Path(folder)):
+            with self.assertRaisesRegex(builds.Unavailable, "ERROR: No matching distribution"):
+                builds.run_logged(["sh", "-c", "echo Looking; echo 'ERROR: No matching "
+                                   "distribution found for x'; exit 1"], builds.new_log("setup"))
+
+    def test_intels_libraries_are_no_peers_and_meet_as_they_are_told(self):
+        hosts = (("left", "10.0.0.1"), ("right", "10.0.0.2"))
+        with mock.patch.object(builds, "intel", lambda name, *_: ("mpiexec", pathlib.Path(name))):
+            here, there = ([*contenders.intel_mpi(setting), *contenders.oneccl(setting)]
+                           for setting in (contenders.Setting(2, pathlib.Path("nowhere")),
+                                           contenders.Setting(2, pathlib.Path("nowhere"), hosts)))
+        self.assertEqual({made.role for made in here + there}, {"beside"})
+        for made, fabric, provider in ((here[0], "shm", None), (there[0], "ofi", "tcp")):
+            self.assertEqual(dict(made.environment)["I_MPI_FABRICS"], fabric)
+            self.assertEqual(dict(made.environment).get("FI_PROVIDER"), provider)
+        self.assertIn("left=10.0.0.1,right=10.0.0.2", there[0].launcher)
+        self.assertFalse(contenders.by_default("oneccl ofi", ["all_reduce"]))
+        self.assertTrue(contenders.by_default("oneccl", ["all_reduce"]))
 
     def test_a_floor_needs_ranks_that_its_two_workers_can_share(self):
         setting = contenders.Setting(3, pathlib.Path("nowhere"))

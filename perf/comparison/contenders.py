@@ -52,8 +52,8 @@ class Setting:
         hosts = ["--hosts", ",".join("=".join(host) for host in self.hosts)] if self.hosts else []
         return (sys.executable, str(builds.SOURCES / "spawn.py"), *options, *hosts, "--")
 
-    def start_all(self):
-        return self.spawner(str(self.ranks), *(["--pin"] if self.pinned() else []))
+    def start_all(self, *options):
+        return self.spawner(str(self.ranks), *(["--pin"] if self.pinned() else []), *options)
 
 
 def usable_cpus():
@@ -79,8 +79,9 @@ def tuttis(suffix, role, build, setting):
                       floor="floor direct")]
 
 
+ONECCL_OFI = "oneccl ofi"
 ORDERED = " ordered"  # after the name of the Tutti that differs in nothing else
-ORDERED_OPERATIONS = ("all_reduce",)
+ORDERED_OPERATIONS = ("all_reduce", "reduce_scatter")
 
 
 def ordered(made):
@@ -170,7 +171,51 @@ def mpich(setting):
 
 
 def gloo(setting):
-    return [Contender("gloo", "peer", builds.gloo(), setting.start_all())]
+    """As batch work, or its threads keep each other from the core; docs/measuring.md says how."""
+    return [Contender("gloo", "peer", builds.gloo(), setting.start_all("--batch"))]
+
+
+# ---- beside them: reported, but no claim is judged by them ---------------------------------------
+
+
+def intel_environment(setting):
+    libraries = str(builds.INTEL / "lib")
+    pin = (("I_MPI_PIN", "1"), ("I_MPI_PIN_DOMAIN", "core")) \
+        if setting.pinned() and not setting.hosts else (("I_MPI_PIN", "0"),)
+    fabric = (("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp")) if setting.hosts else \
+        (("I_MPI_FABRICS", "shm"),)
+    return (("I_MPI_ROOT", str(builds.INTEL)), ("I_MPI_HYDRA_BOOTSTRAP", "fork"),
+            ("LD_LIBRARY_PATH", libraries), ("FI_PROVIDER_PATH", libraries), *pin, *fabric)
+
+
+def by_intel_launcher(launcher, setting):
+    here = setting.spawner("--here", "--pin") if setting.hosts else ()
+    return (launcher, "-n", str(setting.ranks), *here)
+
+
+def intel_mpi(setting):
+    launcher, program = builds.intel("intel-mpi", "mpi_peer.cc", "mpi", "mpi.h")
+    return [Contender("intel mpi", "beside", program, by_intel_launcher(launcher, setting),
+                      environment=intel_environment(setting))]
+
+
+def oneccl(setting):
+    """Over Intel MPI, which is its default; and over libfabric, if asked for.
+
+    There it is told to work in the thread that calls. By default it has another one spin, which
+    takes the core of the rank: 8 ms a call.
+    """
+    launcher, program = builds.intel("oneccl", "oneccl_peer.cc", "ccl", "oneapi/ccl.hpp")
+    common = intel_environment(setting)
+    if not setting.hosts:
+        common += (("CCL_KVS_IFACE", "lo"),)
+    fabric = (("FI_PROVIDER", "tcp"),) if setting.hosts else \
+        (("FI_PROVIDER", "shm"), ("CCL_ATL_SHM", "1"))
+    return [Contender("oneccl", "beside", program, by_intel_launcher(launcher, setting),
+                      environment=(*common, ("CCL_ATL_TRANSPORT", "mpi"))),
+            Contender(ONECCL_OFI, "beside", program, setting.start_all(),
+                      environment=(*common, *fabric, ("CCL_ATL_TRANSPORT", "ofi"),
+                                   ("CCL_WORKER_OFFLOAD", "0")))]
 
 
 def groups(setting, against):
@@ -192,6 +237,7 @@ def groups_over_tcp(setting):
     return [(["openmpi"], lambda: open_mpi_over_tcp(setting)),
             (["mpich"], lambda: mpich_over_tcp(setting)),
             (["gloo"], lambda: gloo(setting)),
+            *groups_beside(setting),
             (["floor socket"], lambda: floor_socket(setting))]
 
 
@@ -200,12 +246,20 @@ def groups_on_one_host(setting):
             (["openmpi ucx"], lambda: open_mpi("openmpi ucx", setting, UCX)),
             (["mpich"], lambda: mpich(setting)),
             (["gloo"], lambda: gloo(setting)),
+            *groups_beside(setting),
             (["floor direct"], lambda: floor("direct", setting)),
             (["floor staged"], lambda: floor("staged", setting))]
 
 
+def groups_beside(setting):
+    return [(["intel mpi"], lambda: intel_mpi(setting)),
+            (["oneccl", ONECCL_OFI], lambda: oneccl(setting))]
+
+
 def by_default(name, operations):
-    """Whether it takes part unasked: a claim is about all_reduce from buffers of two kinds."""
+    """Whether it takes part unasked: a claim is about sums from buffers of two kinds."""
+    if name == ONECCL_OFI:
+        return False
     return not name.endswith(ORDERED) or ("shared heap" not in name and
                                           bool(set(operations) & set(ORDERED_OPERATIONS)))
 

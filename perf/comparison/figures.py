@@ -17,6 +17,7 @@ class Spread:
     median: float
     low: float
     high: float
+    rounds: int = dataclasses.field(default=0, compare=False)  # that it is of
 
     def json(self):
         return {"median": round(self.median, 4), "min": round(self.low, 4),
@@ -25,7 +26,9 @@ class Spread:
 
 def spread(values):
     """None when there are no values."""
-    return Spread(statistics.median(values), min(values), max(values)) if values else None
+    if not values:
+        return None
+    return Spread(statistics.median(values), min(values), max(values), len(values))
 
 
 def launch_values(outcome, work):
@@ -76,7 +79,6 @@ class Row:
     order: dict = dataclasses.field(default_factory=dict)
     # Name of a Tutti: Spread of its time with f32 over that with this type, of as many bytes.
     rate: dict = dataclasses.field(default_factory=dict)
-    rounds: int = 0  # in which a Tutti ran
 
 
 @dataclasses.dataclass
@@ -102,8 +104,6 @@ def row(named, outcomes, work):
     result.ways = {name: way(outcomes[name], work) for name in floors}
     for name in named["tutti"]:
         ours = outcomes[name]
-        rounds = [value for value in launch_values(ours, work) if value is not None]
-        result.rounds = max(result.rounds, len(rounds))
         if best_peer:
             result.gains[name] = ratio(outcomes[best_peer], ours, work)
         result.reached[name] = present_only(

@@ -6,6 +6,7 @@ machine does meanwhile falls on all of them alike. Knows nothing of what the fig
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ import tempfile
 import time
 
 import builds
+import lifetime
 
 PREFIX = "tutti-compare-"  # of a launch's folder
 YOUNG_S = 60
@@ -176,6 +178,8 @@ def launch(contender, plan, patience_s):
         with open(log, "w", encoding="utf-8") as out:
             process = Ending.start(command, stdin=subprocess.DEVNULL, stdout=out,
                                    stderr=subprocess.STDOUT, start_new_session=True,
+                                   preexec_fn=functools.partial(lifetime.end_with, os.getpid(),
+                                                                signal.SIGTERM),
                                    env={**os.environ, "COMPARE_FOLDER": str(meeting),
                                         **dict(contender.environment)})
         try:

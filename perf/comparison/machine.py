@@ -62,7 +62,8 @@ def describe():
 
 def steering():
     """Settings from outside that change what is measured."""
-    prefixes = ("TUTTI_", "OMPI_MCA_", "UCX_", "MPICH_", "MPIR_", "FI_", "HYDRA_", "PRTE_MCA_")
+    prefixes = ("TUTTI_", "OMPI_MCA_", "UCX_", "MPICH_", "MPIR_", "FI_", "HYDRA_", "PRTE_MCA_",
+                "I_MPI_", "CCL_")
     return {name: value for name, value in sorted(os.environ.items())
             if name.startswith(prefixes) and "SECRET" not in name}
 

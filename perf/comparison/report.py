@@ -123,6 +123,15 @@ def absence_lines(absent, outcomes):
             yield f"{name} did not do {operation} of {type_name}: {reason}"
 
 
+def beside_lines(present):
+    """Claims are judged by the peers alone."""
+    beside, peers = ([contender.name for contender in present if contender.role == role]
+                     for role in ("beside", "peer"))
+    if beside:
+        yield (f"{', '.join(beside)}: reported beside the peers; the best peer is the best of "
+               f"{', '.join(peers)}")
+
+
 def pinning_lines(outcomes, ranks, usable_cpus):
     """Contenders whose ranks could get in each other's way although there are cores for all."""
     for name, outcome in outcomes.items():

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Starts a program once per rank, for contenders that bring no launcher of their own.
 
-  spawn.py RANKS [--pin] [--hosts NAMESPACE=ADDRESS,...] -- PROGRAM ARGUMENT...
+  spawn.py RANKS [--pin] [--batch] [--hosts NAMESPACE=ADDRESS,...] -- PROGRAM ARGUMENT...
   spawn.py --here [--pin] [--hosts NAMESPACE=ADDRESS,...] -- PROGRAM ARGUMENT...
   spawn.py --reach NAMESPACE=ADDRESS,... ADDRESS COMMAND...
 
 Every rank learns from its environment who it is (RANK, WORLD_SIZE) and where all meet
 (MASTER_ADDR, MASTER_PORT, and its own COMPARE_ADDRESS). With --pin, each gets a CPU of its own.
+With --batch, a thread that wakes up does not push aside the one that has the CPU (SCHED_BATCH).
 With --hosts, they go to these network namespaces in turn. With --here, becomes the one rank that an
 MPI launcher has started, in that rank's namespace. With --reach, runs a shell command on the host
 with that address, as MPI launchers ask of ssh. The exit status is that of the first rank that
 fails.
 """
+import dataclasses
 import os
 import secrets
 import signal
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import time
 
+import lifetime
+
 LAUNCHED_RANK = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 
@@ -27,15 +31,24 @@ def parse_hosts(text):
     return [tuple(host.split("=")) for host in text.split(",")]
 
 
+@dataclasses.dataclass
+class Job:
+    """What the command line asks for."""
+    ranks: int  # 0 for --here
+    pin: bool
+    batch: bool
+    hosts: list  # of (namespace, address)
+    program: list
+
+
 def parse(arguments):
-    """(number of ranks, or 0 for --here; pin?; [(namespace, address)]; the program)."""
     split = arguments.index("--")
     options, program = arguments[:split], arguments[split + 1:]
     hosts = []
     if "--hosts" in options:
         hosts = parse_hosts(options[options.index("--hosts") + 1])
     ranks = 0 if "--here" in options else int(options[0])
-    return ranks, "--pin" in options, hosts, program
+    return Job(ranks, "--pin" in options, "--batch" in options, hosts, program)
 
 
 def entering(hosts, rank, program):
@@ -49,19 +62,25 @@ def free_port(address):
         return probe.getsockname()[1]
 
 
-def start(rank, ranks, pin, hosts, program, port):
-    addresses = [address for _, address in hosts] or ["127.0.0.1"]
-    environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks),
+def start(job, rank, port):
+    addresses = [address for _, address in job.hosts] or ["127.0.0.1"]
+    environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(job.ranks),
                    "MASTER_ADDR": addresses[0], "MASTER_PORT": str(port),
                    "COMPARE_ADDRESS": addresses[rank % len(addresses)]}
-    if hosts:
+    if job.hosts:
         environment["TUTTI_JOB_SECRET_FILE"] = os.path.join(os.environ["COMPARE_FOLDER"], "secret")
 
-    def settle():
-        if pin:
-            pin_to(rank)
+    parent = os.getpid()
 
-    return subprocess.Popen(entering(hosts, rank, program), env=environment, preexec_fn=settle)
+    def settle():
+        lifetime.end_with(parent, signal.SIGKILL)
+        if job.pin:
+            pin_to(rank)
+        if job.batch:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+    return subprocess.Popen(entering(job.hosts, rank, job.program), env=environment,
+                            preexec_fn=settle)
 
 
 def pin_to(rank):
@@ -85,6 +104,15 @@ def reach(hosts, address, command):
                      f"hostname {namespace} && {words}"])
 
 
+def become_rank(job):
+    """The one that a launcher has started."""
+    rank = next(int(os.environ[name]) for name in LAUNCHED_RANK if name in os.environ)
+    if job.pin:
+        pin_to(rank)
+    command = entering(job.hosts, rank, job.program)
+    os.execvp(command[0], command)
+
+
 def wait_for_all(processes):
     """0, or the status of the first that fails, whereupon the others are ended."""
     left = list(processes)
@@ -106,16 +134,12 @@ def wait_for_all(processes):
 def main():
     if sys.argv[1] == "--reach":
         reach(parse_hosts(sys.argv[2]), sys.argv[3], sys.argv[4:])
-    ranks, pin, hosts, program = parse(sys.argv[1:])
-    if ranks == 0:
-        rank = next(int(os.environ[name]) for name in LAUNCHED_RANK if name in os.environ)
-        if pin:
-            pin_to(rank)
-        command = entering(hosts, rank, program)
-        os.execvp(command[0], command)
+    job = parse(sys.argv[1:])
+    if job.ranks == 0:
+        become_rank(job)
     # Of another namespace, no port is known to be free; this one is as likely free as any.
     port = free_port("127.0.0.1")
-    if hosts:
+    if job.hosts:
         write_secret()
     processes = []
 
@@ -125,7 +149,7 @@ def main():
         sys.exit(1)
 
     signal.signal(signal.SIGTERM, end)
-    processes += [start(rank, ranks, pin, hosts, program, port) for rank in range(ranks)]
+    processes += [start(job, rank, port) for rank in range(job.ranks)]
     return wait_for_all(processes)
 
 
