@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "perf/comparison/batches.hpp"
 #include "perf/comparison/numbers.hpp"
 #include "perf/comparison/options.hpp"
 #include "perf/comparison/stage.hpp"
@@ -38,7 +39,7 @@ constexpr double kBatches = 8;                             // ... if the time is
 constexpr std::size_t kMostInBatch = 10000;
 constexpr double kTriesPerSecond = 50;  // of a measurement, for a quiet moment before each batch
 constexpr double kMostTries = 9;
-constexpr std::size_t kEnoughQuiet = 5;  // batches: with so many, the others are left out
+// From here on, a launch has one call that counts: its pages cost more than all of its calls.
 constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
 // What a peer's ranks put in and get out in one kind of call.
@@ -101,7 +102,7 @@ class Launch {
     peer_.choose(best);
     times.way = ways[best];
     if (!warm_up(options_.seconds / 4, warm_up_calls()) ||
-        !repeat(options_.seconds, options_.least_calls, options_.most_calls, times.calls))
+        !repeat(options_.seconds, least_calls(), options_.most_calls, times.calls))
       return false;
     times.batch = batch_;
     times.quiet = quiet_;
@@ -146,7 +147,9 @@ class Launch {
   }
 
   // At least: connections, plans, page faults.
-  std::size_t warm_up_calls() const { return work_.bytes >= kDearBytes ? 1 : 2; }
+  std::size_t warm_up_calls() const { return dear() ? 1 : 2; }
+  std::size_t least_calls() const { return dear() ? 1 : options_.least_calls; }
+  bool dear() const { return work_.bytes >= kDearBytes; }
 
   // Where calls move little, one stall of the machine must not leave only a few, unless all of them
   // take long.
@@ -158,12 +161,14 @@ class Launch {
   // The way whose calls have the least median.
   bool try_all(std::size_t ways, std::size_t& best) {
     const double seconds = options_.seconds / 4;
-    const std::size_t least = work_.bytes >= kDearBytes ? 1 : 3;
+    const std::size_t least = dear() ? 1 : 3;
     std::vector<double> medians;
     std::vector<Nanoseconds> times;
     for (std::size_t way = 0; way < ways; ++way) {
       peer_.choose(way);
-      if (!warm_up(seconds / 4, 1) || !repeat(seconds, least, kMostTrialCalls, times)) return false;
+      // Of a dear call, the first way has warmed up for all.
+      if ((way == 0 || !dear()) && !warm_up(seconds / 4, 1)) return false;
+      if (!repeat(seconds, least, kMostTrialCalls, times)) return false;
       medians.push_back(times.empty() ? 0 : at_quantile_us(times, 0.5));
     }
     const auto least_median = std::min_element(medians.begin(), medians.end());
@@ -217,23 +222,18 @@ class Launch {
     return true;
   }
 
-  // With more ranks than cores, whatever else runs takes the time slices that ranks give away to
-  // each other, and times are its own, not the library's. Whether it ran is decided by what a yield
-  // costs, never by the times.
+  // Requires  a meet() since they were measured.
   void take_times(std::size_t samples, std::vector<Nanoseconds>& times) {
-    std::vector<bool> quiet(samples, true);
-    for (std::size_t sample = 0; crowded_ && sample < samples; ++sample)
-      quiet[sample] = stage_.slowest(3 * sample + 2) <= Stage::kQuietYield;
-    quiet_ = static_cast<std::size_t>(std::count(quiet.begin(), quiet.end(), true));
-    for (std::size_t sample = 0; sample < samples; ++sample)
-      if (quiet[sample] || quiet_ < kEnoughQuiet) times.push_back(time_of(sample));
-  }
-
-  // Of a call that was measured by itself or in a batch. Requires  a meet() since.
-  Nanoseconds time_of(std::size_t sample) const {
-    if (!crowded_) return stage_.slowest(sample);
-    const Nanoseconds added = stage_.slowest(3 * sample) - stage_.slowest(3 * sample + 1);
-    return std::max<Nanoseconds>(added / static_cast<Nanoseconds>(batch_), 1);
+    quiet_ = samples;
+    if (crowded_) {
+      std::vector<Batch> batches;
+      for (std::size_t sample = 0; sample < samples; ++sample)
+        batches.push_back({stage_.slowest(3 * sample), stage_.slowest(3 * sample + 1),
+                           stage_.slowest(3 * sample + 2)});
+      quiet_ = take_quiet(batches, batch_, Stage::kQuietYield, times);
+      return;
+    }
+    for (std::size_t call = 0; call < samples; ++call) times.push_back(stage_.slowest(call));
   }
 
   // Calls, or batches of them, until the time is over, within the limits on their number. False: a
