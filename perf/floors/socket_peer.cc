@@ -1,5 +1,5 @@
-// socket_peer.cc: the floor over TCP: two processes and the one connection between them, both ways
-// at once where the operation asks for it. perf/comparison/spawn.py starts them and says where they
+// socket_peer.cc: the floor over TCP: two processes and the connections between them, both ways at
+// once where the operation asks for it. perf/comparison/spawn.py starts them and says where they
 // are.
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -21,10 +22,29 @@
 namespace tutti::comparison {
 namespace {
 
-constexpr std::size_t kChunks[] = {std::size_t{64} << 10, std::size_t{256} << 10,
-                                   std::size_t{1} << 20};
-constexpr std::size_t kMostChunk = std::size_t{1} << 20;
-constexpr std::size_t kScratch = std::size_t{128} << 10;  // stays in the cache until it is added
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t kScratch = 128 * kKiB;  // stays in the cache until it is added
+constexpr std::size_t kShort = 64 * kKiB;     // goes out in one piece, in one way
+constexpr int kSnug = 256 << 10;  // of the system's buffers: they stay in the cache, too
+constexpr std::size_t kMostLanes = 2;
+
+// How bytes go across: over how many connections, with which buffers of the system's, and how many
+// of them a call of the system may move.
+struct Passage {
+  std::size_t lanes;
+  bool snug;
+  std::size_t chunk;
+
+  std::string name() const {
+    const char* over = lanes == 1 ? "one" : "two";
+    return std::string(over) + (snug ? ", snug, by " : ", by ") + std::to_string(chunk / kKiB) +
+           " KiB";
+  }
+};
+
+constexpr Passage kPassages[] = {{1, false, 64 * kKiB},   {1, false, 256 * kKiB},
+                                 {1, false, 1024 * kKiB}, {1, true, 256 * kKiB},
+                                 {2, false, 256 * kKiB},  {2, true, 256 * kKiB}};
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -40,17 +60,15 @@ sockaddr_in address_of(const std::string& host, int port) {
 }
 
 // -1: stderr says why not.
-int accept_one(const sockaddr_in& address) {
+int listen_at(const sockaddr_in& address) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   const int yes = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  int connection = -1;
-  if (bind(listener, generic, sizeof(address)) == 0 && listen(listener, 1) == 0)
-    connection = accept(listener, nullptr, nullptr);
-  if (connection < 0) std::perror("accept");
+  if (bind(listener, generic, sizeof(address)) == 0 && listen(listener, 1) == 0) return listener;
+  std::perror("listen");
   close(listener);
-  return connection;
+  return -1;
 }
 
 int connect_to(const sockaddr_in& address) {
@@ -65,29 +83,118 @@ int connect_to(const sockaddr_in& address) {
   return -1;
 }
 
-class SocketPeer : public Peer {
+// One connection, and what of a message is under way in it.
+class Lane {
  public:
-  SocketPeer(int connection, int rank) : connection_(connection), rank_(rank) {
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  ~Lane() {
+    if (connection_ >= 0) close(connection_);
+  }
+
+  void open(int connection, bool snug) {
+    connection_ = connection;
     const int yes = 1;
     setsockopt(connection_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    if (!snug) return;  // the system lets its buffers grow
+    setsockopt(connection_, SOL_SOCKET, SO_SNDBUF, &kSnug, sizeof(kSnug));
+    setsockopt(connection_, SOL_SOCKET, SO_RCVBUF, &kSnug, sizeof(kSnug));
   }
-  ~SocketPeer() override { close(connection_); }
+
+  // What comes is added to `addend` where there is one, as soon as the scratch is full.
+  void begin(const std::byte* from, std::size_t to_send, std::byte* to, std::size_t to_receive,
+             const std::byte* addend, Type type) {
+    from_ = from;
+    to_send_ = to_send;
+    to_ = to;
+    to_receive_ = to_receive;
+    addend_ = addend;
+    type_ = type;
+    sent_ = received_ = added_ = 0;
+  }
+
+  // Moves what can be moved now, either way; false when all has been.
+  bool advance(std::size_t chunk) {
+    if (sent_ < to_send_)
+      sent_ += moved(send(connection_, from_ + sent_, std::min(chunk, to_send_ - sent_),
+                          MSG_DONTWAIT | MSG_NOSIGNAL));
+    if (received_ < to_receive_) receive(chunk);
+    return sent_ < to_send_ || received_ < to_receive_;
+  }
+
+ private:
+  // Moved bytes, 0 where the system would have us wait. Ends the process when the connection ends.
+  static std::size_t moved(ssize_t result) {
+    if (result > 0) return static_cast<std::size_t>(result);
+    if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+    std::perror("the connection");
+    std::_Exit(1);
+  }
+
+  void receive(std::size_t chunk) {
+    const std::size_t left = to_receive_ - received_;
+    if (addend_ == nullptr) {
+      received_ += moved(recv(connection_, to_ + received_, std::min(chunk, left), MSG_DONTWAIT));
+      return;
+    }
+    const std::size_t waiting = received_ - added_;
+    const std::size_t room = std::min({chunk, left, kScratch - waiting});
+    received_ += moved(recv(connection_, scratch_ + waiting, room, MSG_DONTWAIT));
+    if (received_ < to_receive_ && received_ - added_ < kScratch) return;
+    floors::add(type_, {to_ + added_, nullptr}, addend_ + added_, scratch_, received_ - added_,
+                floors::Stores::plain);
+    added_ = received_;
+  }
+
+  int connection_ = -1;
+  const std::byte* from_ = nullptr;
+  std::byte* to_ = nullptr;
+  const std::byte* addend_ = nullptr;
+  std::size_t to_send_ = 0;
+  std::size_t to_receive_ = 0;
+  std::size_t sent_ = 0;
+  std::size_t received_ = 0;
+  std::size_t added_ = 0;
+  Type type_ = Type::f32;
+  alignas(64) std::byte scratch_[kScratch];
+};
+
+class SocketPeer : public Peer {
+ public:
+  explicit SocketPeer(int rank) : rank_(rank) {}
+
+  // In the same order on both sides. False: there is no connection.
+  bool connect(const sockaddr_in& first) {
+    const int listener = rank_ == 0 ? listen_at(first) : -1;
+    if (rank_ == 0 && listener < 0) return false;
+    bool good = true;
+    for (const bool snug : {false, true})
+      for (Lane& lane : lanes_[snug ? 1 : 0]) {
+        const int connection = rank_ == 0 ? accept(listener, nullptr, nullptr) : connect_to(first);
+        good = good && connection >= 0;
+        lane.open(connection, snug);
+      }
+    if (listener >= 0) close(listener);
+    if (!good) std::perror("accept");
+    return good;
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return 2; }
-  std::string describe() const override { return "two processes and one TCP connection"; }
+  std::string describe() const override {
+    return "two processes and the TCP connections between them";
+  }
   void* allocate(std::size_t bytes) override { return std::malloc(bytes); }
   void deallocate(void* memory) override { std::free(memory); }
 
   std::vector<std::string> ways(const Call& call) override {
-    const bool several = call.block_bytes() > kChunks[0];
+    const std::size_t count = call.block_bytes() > kShort ? std::size(kPassages) : 1;
     std::vector<std::string> names;
-    for (const std::size_t chunk : kChunks)
-      if (several || chunk == kChunks[0])
-        names.push_back("by " + std::to_string(chunk >> 10) + " KiB");
+    for (std::size_t i = 0; i < count; ++i) names.push_back(kPassages[i].name());
     return names;
   }
-  void choose(std::size_t way) override { chunk_ = kChunks[way]; }
+  void choose(std::size_t way) override { passage_ = kPassages[way]; }
 
   bool run(const Call& call) override {
     const std::size_t block = call.block_bytes();
@@ -114,44 +221,30 @@ class SocketPeer : public Peer {
   }
 
  private:
-  // Moved bytes, 0 where the system would have us wait. Ends the process when the connection ends.
-  static std::size_t moved(ssize_t result) {
-    if (result > 0) return static_cast<std::size_t>(result);
-    if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
-    std::perror("the connection");
-    std::_Exit(1);
-  }
-
-  // Sends and receives at once, without ever sleeping. What comes is added to `addend` where there
-  // is one, as soon as a scratch is full.
-  bool exchange(const std::byte* from, std::size_t sent_bytes, std::byte* to,
-                std::size_t received_bytes, const std::byte* addend, Type type) {
-    alignas(64) static std::byte scratch[kScratch];
-    std::size_t sent = 0;
-    std::size_t received = 0;
-    std::size_t added = 0;
-    while (sent < sent_bytes || received < received_bytes) {
-      if (sent < sent_bytes)
-        sent += moved(send(connection_, from + sent, std::min(chunk_, sent_bytes - sent),
-                           MSG_DONTWAIT | MSG_NOSIGNAL));
-      if (received == received_bytes) continue;
-      const std::size_t room =
-          addend == nullptr ? chunk_ : std::min(chunk_, kScratch - (received - added));
-      std::byte* place = addend == nullptr ? to + received : scratch + (received - added);
-      received +=
-          moved(recv(connection_, place, std::min(room, received_bytes - received), MSG_DONTWAIT));
-      if (addend != nullptr && (received == received_bytes || received - added == kScratch)) {
-        floors::add(type, {to + added, nullptr}, addend + added, scratch, received - added,
-                    floors::Stores::plain);
-        added = received;
-      }
+  // Sends and receives at once, without ever sleeping; each lane has a part of both.
+  bool exchange(const std::byte* from, std::size_t to_send, std::byte* to, std::size_t to_receive,
+                const std::byte* addend, Type type) {
+    auto& lanes = lanes_[passage_.snug ? 1 : 0];
+    const std::size_t count = passage_.lanes;
+    const auto part = [count](std::size_t bytes, std::size_t lane) {
+      return lane == count ? bytes : bytes / count * lane / 64 * 64;
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t out = part(to_send, i);
+      const std::size_t in = part(to_receive, i);
+      lanes[i].begin(from + out, part(to_send, i + 1) - out, to + in, part(to_receive, i + 1) - in,
+                     addend == nullptr ? nullptr : addend + in, type);
+    }
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t i = 0; i < count; ++i) more = lanes[i].advance(passage_.chunk) || more;
     }
     return true;
   }
 
-  int connection_;
+  Lane lanes_[2][kMostLanes];  // with the system's buffers, and with snug ones
   int rank_;
-  std::size_t chunk_ = kMostChunk;
+  Passage passage_ = kPassages[0];
 };
 
 }  // namespace
@@ -164,9 +257,8 @@ std::unique_ptr<Peer> join(int*, char***, Memory) {
   const int rank = std::atoi(environment("RANK").c_str());
   const sockaddr_in first =
       address_of(environment("MASTER_ADDR"), std::atoi(environment("MASTER_PORT").c_str()));
-  const int connection = rank == 0 ? accept_one(first) : connect_to(first);
-  if (connection < 0) return nullptr;
-  return std::make_unique<SocketPeer>(connection, rank);
+  auto peer = std::make_unique<SocketPeer>(rank);
+  return peer->connect(first) ? std::move(peer) : nullptr;
 }
 
 }  // namespace tutti::comparison
