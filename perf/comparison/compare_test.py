@@ -323,6 +323,20 @@ class Launching(unittest.TestCase):
                          ["other", used.name, young.name])
 
 
+class Planning(unittest.TestCase):
+    SIZES = selection.parse_sizes("8,1K,64K,1M,16M,256M")
+
+    def test_five_launches_of_the_whole_comparison_fit_into_eight_minutes(self):
+        share = 480 / (5 * 15)  # more contenders than there are
+        seconds = launching.seconds_per_size(share, 5, self.SIZES, 2, 3)
+        launch = launching.forced_s(5, self.SIZES, 2, 3) + 1.6 * 5 * len(self.SIZES) * seconds
+        self.assertLess(launch, share)
+
+    def test_where_there_is_little_time_each_size_has_some(self):
+        self.assertEqual(launching.seconds_per_size(1, 5, self.SIZES, 8, 3), 0.02)
+        self.assertEqual(launching.seconds_per_size(100, 1, [8], 2, 3), 0.5)
+
+
 class Quiet(unittest.TestCase):
     def test_waits_until_a_yield_is_cheap_and_not_longer_than_it_may(self):
         prices, naps = iter([50.0, 50.0, 0.5, 50.0, 50.0]), []

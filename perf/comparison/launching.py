@@ -22,6 +22,10 @@ import lifetime
 
 PREFIX = "tutti-compare-"  # of a launch's folder
 YOUNG_S = 60
+LAUNCH_OVERHEAD_S = 1.0  # starting ranks, connecting, ending
+COST_S_PER_BYTE = 0.6e-9  # of a call with its owner's writing and reading, roughly
+DEAR_BYTES = 128 << 20  # from here on, main.cc makes one call that counts and one that does not
+SPARE = 0.25  # of the time, for moments in which the machine is slow
 
 
 @dataclasses.dataclass
@@ -48,6 +52,20 @@ class Outcome:
 
     def ran(self):
         return any(self.launches)
+
+
+def forced_s(kinds, sizes, ranks, least_calls):
+    """What a launch takes that makes no more calls than it must; fresh pages are like a call."""
+    calls = [3 if size >= DEAR_BYTES else least_calls + 2 for size in sizes]
+    moved = sum(size * count for size, count in zip(sizes, calls))
+    return LAUNCH_OVERHEAD_S + kinds * moved * COST_S_PER_BYTE * ranks / 2
+
+
+def seconds_per_size(share_s, kinds, sizes, ranks, least_calls):
+    """How long to call each size where a launch has that share of the time."""
+    free = (1 - SPARE) * share_s - forced_s(kinds, sizes, ranks, least_calls)
+    # A floor tries all of its ways, which takes as long again.
+    return min(max(free / (1.6 * kinds * len(sizes)), 0.02), 0.5)
 
 
 class Failed(Exception):
