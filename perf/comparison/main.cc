@@ -115,7 +115,7 @@ class Launch {
     std::vector<Nanoseconds> unused;
     batch_ = 1;
     if (!repeat(seconds, least, kMostWarmUpCalls, unused)) return false;
-    return !crowded_ || fill_batch();
+    return !crowded_ || dear() || fill_batch();  // a dear call is a batch
   }
 
   // From one call on, whose time is mostly that of waking up in the barrier, until the time says
