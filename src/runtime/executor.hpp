@@ -26,6 +26,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/kernels/kernels.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
 #include "tutti/transport.hpp"
@@ -254,6 +255,8 @@ class Executor {
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
   void compute(StepKind kind, bool finish, std::size_t elements);
+  void compute(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
+  void stream_beside_slots(const CallStep& step, std::size_t elements);
   bool read_too_late(Operands sources);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
@@ -366,6 +369,7 @@ class Executor {
   std::vector<Place> places_;
   Pointers<const std::byte> source_pointers_;
   Pointers<std::byte> destination_pointers_;
+  Pointers<std::byte> slot_pointers_;  // destinations in queues, where the others are streamed to
   std::vector<std::byte> partial_results_;  // of custom reductions
 };
 

@@ -288,20 +288,44 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
     source_pointers_.add(pointer(*place));
   destination_pointers_.clear();
+  slot_pointers_.clear();
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
     if (place->base == nullptr && place->chunk < 0) continue;
     std::byte* destination = pointer(*place);
     // A copy onto itself: in place, or pushed where it belongs.
     if (step.kind == StepKind::copy && destination == source_pointers_.front()) continue;
-    destination_pointers_.add(destination);
+    (streaming_ && place->chunk < 0 ? slot_pointers_ : destination_pointers_).add(destination);
   }
-  compute(step.kind, step.finish, elements);
+  if (slot_pointers_.all().empty()) return compute(step.kind, step.finish, elements);
+  stream_beside_slots(step, elements);
+}
+
+// Slots of queues are what other cores read next, and should be in the caches; what is copied out
+// of them need not be.
+void Executor::stream_beside_slots(const CallStep& step, std::size_t elements) {
+  const auto own = destination_pointers_.all();
+  const bool in_place = std::any_of(own.begin(), own.end(), [&](const std::byte* destination) {
+    const auto sources = source_pointers_.all();
+    return std::find(sources.begin(), sources.end(), destination) != sources.end();
+  });
+  std::swap(destination_pointers_, slot_pointers_);
+  compute(step.kind, step.finish, elements, kernels::StoreHint::cached);
+  source_pointers_.clear();
+  source_pointers_.add(destination_pointers_.front());
+  std::swap(destination_pointers_, slot_pointers_);
+  compute(StepKind::copy, false, elements,
+          in_place ? kernels::StoreHint::cached : kernels::StoreHint::streaming);
+}
+
+void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
+  compute(kind, finish, elements,
+          streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached);
 }
 
 // From source_pointers_ to destination_pointers_, where there are any.
-void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
+void Executor::compute(StepKind kind, bool finish, std::size_t elements,
+                       kernels::StoreHint stores) {
   if (destination_pointers_.all().empty()) return;
-  const auto stores = streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached;
   if (kind == StepKind::copy) {
     kernels::copy(source_pointers_.front(), destination_pointers_.all(), elements * element_bytes_,
                   stores);

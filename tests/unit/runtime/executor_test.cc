@@ -37,7 +37,8 @@ std::string describe(const Case& c) {
 // One world that lives for several calls, so that what a call leaves behind would be noticed.
 class MemoryRanks {
  public:
-  explicit MemoryRanks(int ranks, const PrivateTransport::Shares& shares = nullptr) {
+  explicit MemoryRanks(int ranks, const PrivateTransport::Shares& shares = nullptr,
+                       const ExecutorOptions& executor_options = {}) {
     transport::TransportOptions options;
     options.size = ranks;
     options.channel_count = 3;
@@ -49,7 +50,7 @@ class MemoryRanks {
       if (shares)
         transports.back() =
             std::make_unique<PrivateTransport>(std::move(transports.back()), shares);
-      executors.push_back(std::make_unique<Executor>(*transports.back()));
+      executors.push_back(std::make_unique<Executor>(*transports.back(), executor_options));
     }
   }
 
@@ -178,6 +179,30 @@ TEST(Executor, EveryOperationAtAnOddSize) {
       for (bool direct : {false, true})
         world.run(
             {&algorithm, {algorithm.collective, 5, 2, 1013, op}, 1, {1, 4096, direct}, false});
+  }
+}
+
+// As calls do that are larger than the caches: results go past them, and slots of queues do not.
+TEST(Executor, WhatIsStreamedIsTheSame) {
+  ExecutorOptions options;
+  options.streaming_bytes = 0;
+  for (const int ranks : {2, 3}) {
+    MemoryRanks world(ranks, nullptr, options);
+    for (const Algorithm& algorithm : collectives::all_algorithms()) {
+      const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
+      if (!algorithm.shape(ranks, root, 1).ok()) continue;
+      if (algorithm.collective == Collective::barrier) continue;  // moves nothing
+      for (const bool direct : {false, true})
+        for (const bool in_place : {false, true}) {
+          if (in_place && !can_run_in_place(algorithm.collective)) continue;
+          world.run({&algorithm,
+                     {algorithm.collective, ranks, root, 4001, ReduceOp::avg},
+                     1,
+                     {1, 4096, direct},
+                     in_place});
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+    }
   }
 }
 
