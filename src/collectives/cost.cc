@@ -78,6 +78,8 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
     route.overhead = network ? constants_.gpu_network : constants_.gpu;
   else
     route.overhead = network ? constants_.sockets : constants_.shared_memory;
+  if (network && topology_.vertex(a).kind != VertexKind::gpu)
+    route.link_ns = route.overhead.send_ns + route.overhead.receive_ns;
   // What one core wrote is in its own caches.
   if (a == b) route.overhead.payload_ns = 0;
   // Ranks that share a seat take turns: who waits for news gives the seat away, and is back when
@@ -443,8 +445,8 @@ class SliceSimulation {
     double end_ns = start_ns;
     for (const std::uint32_t link : message.route->links) {
       now_ns = std::max(now_ns, free_ns_[link]);
-      end_ns = std::max(end_ns,
-                        occupy(link, now_ns, message.chunks * chunk_bytes_ / machine_.rate(link)));
+      const double bytes_ns = message.chunks * chunk_bytes_ / machine_.rate(link);
+      end_ns = std::max(end_ns, occupy(link, now_ns, bytes_ns + message.route->link_ns));
     }
     return end_ns;
   }

@@ -70,6 +70,9 @@ struct Route {
   double latency_ns = 0;             // of an empty message, without overheads
   bool shares_memory = false;        // in one node, and not through its network
   MessageOverhead overhead;
+  // For which every link on the way waits with each message: the processors that move the bytes of
+  // sockets are those that spend the overhead.
+  double link_ns = 0;
 };
 
 // Resources and routes of ranks placed on a topology.

@@ -26,6 +26,20 @@ Topology row_of_gpus(int count) {
   return *std::move(builder).build();
 }
 
+// A core each, on one network of 2 bytes per ns.
+Topology two_hosts() {
+  TopologyBuilder builder;
+  const VertexId network =
+      builder.add_vertex({VertexKind::network_switch, "network", VertexId::none, {}});
+  for (int i = 0; i < 2; ++i) {
+    const std::string number = std::to_string(i);
+    const VertexId node = builder.add_vertex({VertexKind::node, "n" + number, VertexId::none, {}});
+    const VertexId core = builder.add_vertex({VertexKind::core, "core" + number, node, {}});
+    builder.connect(LinkKind::network, core, network, 8000, 2, LinkSource::given);
+  }
+  return *std::move(builder).build();
+}
+
 struct World {
   World(Topology t, int ranks)
       : topology(std::move(t)),
@@ -128,6 +142,18 @@ TEST(Cost, MessagesQueueForALink) {
   EXPECT_NEAR(cost.busy_ns, 2 * bytes / 100, 1e-3);
   EXPECT_EQ(world.machine.name(cost.busiest), "n0/gpu0 -> n0/nvswitch (100 GB/s)");
   EXPECT_GT(cost.time_ns, 2 * bytes / 100 + 1000);
+}
+
+// Who moves the bytes of a socket also does the work on its messages.
+TEST(Cost, SocketsWaitForTheWorkOnTheirMessages) {
+  const Topology topology = two_hosts();
+  World world(topology, 2);
+  const CostConstants& c = world.machine.constants();
+  const double bytes = 1e5;
+  const SliceCost cost =
+      world.graph(Collective::broadcast, "direct", false).price(world.machine, bytes);
+  EXPECT_FALSE(world.machine.is_processor(cost.busiest));
+  EXPECT_NEAR(cost.busy_ns, bytes / 2 + c.sockets.send_ns + c.sockets.receive_ns, 1e-3);
 }
 
 TEST(Cost, RanksOnOneCoreShareIt) {
