@@ -14,6 +14,7 @@
 // never calls upward: what happened is data that poll(), peek() and signalled() return.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -55,6 +56,13 @@ struct Frame {
   std::span<const std::byte> payload;
 };
 
+// What take() found.
+enum class Taken : std::uint8_t {
+  nothing,  // the frame has not arrived, or not all of it
+  frame,    // it lies where it was wanted, and is released
+  other,    // a frame that was not asked for, or one that peek() shows as cheaply
+};
+
 // One rank's connection to one peer on one channel. Connects on first use: an endpoint that is
 // still connecting has no room to reserve and nothing to peek.
 //
@@ -82,6 +90,19 @@ class Endpoint {
   // Gives the oldest frame's room back to the sender. Requires  peek() found one.
   virtual void release() = 0;
 
+  // A frame of `head` and then `body`, as reserve(), copying and commit() would send it; where
+  // TransportTraits::moves_itself, `body` is read where it lies, without a copy on the way. False
+  // when there is no room (poll and ask again). Both may be changed as soon as this has returned.
+  // Requires  head.size() + body.size() <= Transport::frame_bytes_max().
+  virtual bool send(std::uint32_t tag, std::span<const std::byte> head,
+                    std::span<const std::byte> body);
+
+  // The oldest frame, if it has that tag and `place.size()` bytes: put there and released; where
+  // TransportTraits::moves_itself, without a copy on the way. Until it is whole, some of it may be
+  // there, nothing is written between calls, and only the same call goes on with it: meanwhile
+  // peek() finds nothing.
+  virtual Taken take(std::uint32_t tag, std::span<std::byte> place);
+
   // Raises a counter that the peer sees. Requires  value >= every earlier value of this signal;
   // Ensures  memory written before is visible to a peer that has seen the value. Only where direct
   // access exists, or the counter is carried by other means (every transport carries counters).
@@ -103,12 +124,32 @@ class Endpoint {
   virtual Status status() const = 0;
 };
 
+inline bool Endpoint::send(std::uint32_t tag, std::span<const std::byte> head,
+                           std::span<const std::byte> body) {
+  const std::span<std::byte> room = reserve(head.size() + body.size());
+  if (room.data() == nullptr) return false;
+  std::copy(head.begin(), head.end(), room.begin());
+  std::copy(body.begin(), body.end(), room.begin() + static_cast<std::ptrdiff_t>(head.size()));
+  commit(tag, head.size() + body.size());
+  return true;
+}
+
+inline Taken Endpoint::take(std::uint32_t tag, std::span<std::byte> place) {
+  Frame frame;
+  if (!peek(frame)) return Taken::nothing;
+  if (frame.tag != tag || frame.payload.size() != place.size()) return Taken::other;
+  std::copy(frame.payload.begin(), frame.payload.end(), place.begin());
+  release();
+  return Taken::frame;
+}
+
 // What a transport can do, for the planner's choice and for conformance tests.
 struct TransportTraits {
   std::string_view name;
-  bool direct = false;      // a peer's exported memory can be loaded and stored
-  bool any_memory = false;  // and all memory can be exported, not only some
-  bool immediate = false;   // what connected peers do shows without poll()
+  bool direct = false;        // a peer's exported memory can be loaded and stored
+  bool any_memory = false;    // and all memory can be exported, not only some
+  bool immediate = false;     // what connected peers do shows without poll()
+  bool moves_itself = false;  // send() and take() of long frames spare a copy
 };
 
 // All connections of one rank within one communicator.

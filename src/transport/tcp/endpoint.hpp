@@ -25,8 +25,11 @@ class TcpEndpoint final : public Endpoint {
 
   std::span<std::byte> reserve(std::size_t bytes) override;
   void commit(std::uint32_t tag, std::size_t bytes) override;
+  bool send(std::uint32_t tag, std::span<const std::byte> head,
+            std::span<const std::byte> body) override;
   bool peek(Frame& frame) override;
   void release() override;
+  Taken take(std::uint32_t tag, std::span<std::byte> place) override;
   void signal(Signal which, std::uint64_t value) override;
   std::uint64_t signalled(Signal which) override { return signals_in_.value(which); }
   MemoryReference export_memory(const void*, std::size_t) override { return {}; }
@@ -47,10 +50,7 @@ class TcpEndpoint final : public Endpoint {
 
   void fail(const Status& status);
   // Tells the peer why this rank gives up, so that the news travels on.
-  void pass_on(const Status& failure) {
-    frames_in_.say_goodbye(failed_words(failure));
-    frames_out_.say_goodbye(failed_words(failure));
-  }
+  void pass_on(const Status& failure);
   // The peer's side of an ended connection cannot be told from its death before all waiting
   // connections have been accepted.
   bool awaits_verdict() const;
@@ -71,8 +71,11 @@ class TcpEndpoint final : public Endpoint {
     return sizeof(*this) + frames_out_.memory_bytes() + frames_in_.memory_bytes();
   }
 
-  FrameSender& frames_out() { return frames_out_; }
-  FrameReceiver& frames_in() { return frames_in_; }
+  // Something happened on the connection that this rank opened, or on the one that it accepted.
+  void on_opened_events(std::uint32_t events);
+  void on_accepted_events(std::uint32_t events);
+
+  const FrameReceiver& frames_in() const { return frames_in_; }
   SignalSender& signals_out() { return signals_out_; }
   SignalReceiver& signals_in() { return signals_in_; }
 
@@ -80,6 +83,8 @@ class TcpEndpoint final : public Endpoint {
 
  private:
   Introduce introduce(Purpose purpose) const;
+  bool can_send();
+  void share_connection();
   bool peer_left() const;
   bool believe(std::uint32_t last_words);
   bool waited_for_news();

@@ -3,8 +3,15 @@
 // nothing. Frames and signals have separate sockets: a signal is never stuck behind frames that
 // nobody reads. The way back on a socket carries only the last words of its reader.
 //
+// But where both ranks send frames, those of the higher one move to the way back of the lower one's
+// connection as soon as there is one: what is received is then acknowledged by what is sent, and
+// not by packets of its own, which cost a small message a third of its time. The higher one's own
+// connection stays, for last words.
+//
 // Knows sockets, rings and wire.hpp; does not know who the peer is (endpoint.hpp) nor who polls.
 #pragma once
+
+#include <sys/types.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +20,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "transport/bootstrap/socket.hpp"
 #include "transport/tcp/ring.hpp"
@@ -39,6 +47,7 @@ class FrameSender {
   // As Endpoint. The ring is made with the first frame. Errors  status().
   std::span<std::byte> reserve(std::size_t bytes);
   void commit(std::uint32_t tag, std::size_t bytes);
+  bool send(std::uint32_t tag, std::span<const std::byte> head, std::span<const std::byte> body);
 
   // Sends what the socket takes, unless it said "would block" and has not called back since.
   // True when something moved.
@@ -51,6 +60,20 @@ class FrameSender {
   // The last words: kGoodbyeAlone, or failed_words(). False while they do not fit.
   bool say_goodbye(std::uint32_t words = kGoodbyeAlone);
 
+  // Moves what will be sent to the way back of `carrier`, the connection that the reader opened,
+  // where the key of its last words proves it. False while what was committed is not sent.
+  // Lifetime  of the carrier: longer than this.
+  bool move(const Socket& carrier, std::string_view key);
+  bool moved() const { return carrier_ >= 0; }
+  // Something happened on the carrier.
+  void on_carrier_events(std::uint32_t events);
+  // The same last words where nothing stands before them, once moved.
+  void say_apart(std::uint32_t words);
+  // The reader's own frames come back on this connection: read_back() reads no more.
+  bool carries_back() const { return carries_back_; }
+  // Nothing more will come back than what has arrived.
+  bool ending() const { return ending_; }
+
   End end() const { return end_; }
   bool reader_has_flow() const { return reader_has_flow_; }
   // Why the reader gave up, as it came (wire.hpp); 0 when it said nothing of the kind.
@@ -61,10 +84,21 @@ class FrameSender {
   std::size_t memory_bytes() const { return ring_.capacity(); }
 
  private:
+  bool send_gathered(std::uint32_t tag, std::span<const std::byte> head,
+                     std::span<const std::byte> body);
+  void append(std::span<const std::byte> bytes);
+  void change_over();
+  int way() const { return moved() ? carrier_ : socket_.number(); }
   bool take_last_words();
   void lose(int error);
 
   Socket socket_;
+  int carrier_ = -1;     // instead of socket_, once moved
+  bool moving_ = false;  // and what is said before is not sent
+  int next_carrier_ = -1;
+  std::string words_on_carrier_;
+  bool carries_back_ = false;
+  bool ending_ = false;
   Ring ring_;
   std::string greeting_;
   std::string last_words_key_;
@@ -87,23 +121,40 @@ class FrameReceiver {
   bool attached() const { return static_cast<bool>(socket_); }
   const Socket& socket() const { return socket_; }
 
-  // Takes over a socket whose greeting has been read.
+  // Takes over a socket whose greeting has been read. `may_move`: the sender may.
   Status attach(Socket socket, std::string last_words_key, std::size_t queue_bytes,
-                std::size_t frame_bytes_max);
+                std::size_t frame_bytes_max, bool may_move = false);
+  const std::string& last_words_key() const { return last_words_key_; }
+
+  // The sender has moved, and nothing more comes until follow() says where it comes now.
+  bool stranded() const { return moved_ && carrier_ < 0; }
+  // `ending`: all that will come has arrived there.
+  void follow(const Socket& carrier, bool ending);
+  bool followed() const { return carrier_ >= 0; }
+  // What a sender that moved may have said on its old connection.
+  void hear_apart();
 
   void on_events(std::uint32_t events);
 
   // True when receive() may find something and there is room for it.
   bool wants_to_receive() const;
   // True when receive() could be tried although the socket has not called.
-  bool may_glance() const { return attached() && !ready_ && end_ == End::none; }
+  bool may_glance() const {
+    return attached() && !ready_ && end_ == End::none && !taking_ && !stranded();
+  }
   // True when only the lack of room keeps it from receiving.
   bool waits_for_room() const { return ready_ && end_ == End::none; }
+  // The same for take().
+  bool may_take_glance() const { return attached() && !ready_ && end_ == End::none && !stranded(); }
+  // True when take() reads, and nobody else.
+  bool left_to_take() const { return taking_ || expects_long_; }
   // Reads once into the ring. True when something moved.
   bool receive();
 
   bool peek(Frame& frame);
   void release();
+  // As Endpoint, but nothing is read unless `look`.
+  Taken take(std::uint32_t tag, std::span<std::byte> place, bool look);
 
   // The last words to the sender: kGoodbyeAlone, kGoodbyeInPair or failed_words().
   // False while they do not fit.
@@ -118,6 +169,15 @@ class FrameReceiver {
 
  private:
   bool front_is_whole() const;
+  Taken begin_to_take(std::uint32_t tag, std::span<std::byte> place);
+  bool land_some();
+  bool receive_up_to(std::size_t bytes);
+  bool is_move(const FrameHeader& header) const;
+  void leave_connection(std::size_t at);
+  void hear_failure(const FrameHeader& goodbye);
+  bool landed() const { return landing_.empty() && ring_.stored() >= padding_; }
+  int source() const { return carrier_ >= 0 ? carrier_ : socket_.number(); }
+  bool took(ssize_t got, std::size_t asked);
   void finish(End end, std::string why);
   void finish(const FrameHeader& goodbye);
   void find_last_words(std::string why);
@@ -126,6 +186,14 @@ class FrameReceiver {
   Ring ring_;
   std::string last_words_key_;
   std::size_t frame_bytes_max_ = 0;
+  int carrier_ = -1;  // instead of socket_, once followed
+  bool may_move_ = false;
+  bool moved_ = false;
+  // Where the rest of the frame goes that take() has begun with, and what stands behind it.
+  bool taking_ = false;
+  bool expects_long_ = false;  // take() waits for a frame: who reads ahead would spoil it
+  std::span<std::byte> landing_;
+  std::size_t padding_ = 0;
   bool ready_ = false;
   bool ending_ = false;  // the end of the stream is near: read until it comes
   bool corrupt_ = false;

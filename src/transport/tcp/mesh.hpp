@@ -54,6 +54,10 @@ class Mesh {
   }
   void allow_glances() { glances_ = kGlances; }
 
+  // Whether something may be waiting to be sent: who asks looks at all endpoints only then.
+  bool any_unsent() const { return any_unsent_; }
+  void note_unsent(bool any) { any_unsent_ = any; }
+
   // The first failure of any connection; sticky.
   const Status& status() const { return status_; }
   void fail(const Status& status) {
@@ -75,6 +79,7 @@ class Mesh {
   std::vector<std::string> nonces_;
   std::set<std::tuple<Rank, int, Purpose>> met_;
   int glances_ = kGlances;
+  bool any_unsent_ = false;
   Status status_;
 };
 

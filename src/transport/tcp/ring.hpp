@@ -42,6 +42,12 @@ class Ring {
     stored_ -= bytes;
   }
 
+  // Takes back the latest bytes.
+  void unwrite(std::size_t bytes) {
+    TUTTI_ASSERT(bytes <= stored_, "more was taken back than was stored");
+    stored_ -= bytes;
+  }
+
   // Starts again at the beginning when empty: memory used just now is warm in the cache.
   void rewind() {
     if (stored_ == 0) begin_ = 0;

@@ -42,7 +42,7 @@ class TcpTransport final : public Transport {
     return mesh_.poller().watch(listener_, Watched::listener, 0);
   }
 
-  TransportTraits traits() const override { return {.name = "tcp", .direct = false}; }
+  TransportTraits traits() const override { return {.name = "tcp", .moves_itself = true}; }
   Rank rank() const override { return options().rank; }
   int size() const override { return options().size; }
   std::size_t frame_bytes_max() const override { return options().frame_bytes_max; }
@@ -57,7 +57,7 @@ class TcpTransport final : public Transport {
     TUTTI_ASSERT(memory == nullptr, "this transport has no shareable memory");
   }
   void give_up(const Status& why) override { mesh_.fail(why); }
-  bool flushed() const override;
+  bool flushed() const override { return !mesh_.any_unsent() || all_sent(); }
   std::size_t memory_bytes() const override;
 
  private:
@@ -73,10 +73,11 @@ class TcpTransport final : public Transport {
   void accept_all();
   void hear(int descriptor);
   void drop_surplus_strangers();
+  bool all_sent() const;
   bool signals_flushed() const;
   void leave();
 
-  Mesh mesh_;
+  mutable Mesh mesh_;  // flushed() notes in it what it has found
   Socket listener_;
   std::map<int, Stranger> strangers_;                    // by descriptor
   std::vector<std::unique_ptr<TcpEndpoint>> endpoints_;  // by number
@@ -159,8 +160,8 @@ void TcpTransport::on_event(Watched what, std::uint32_t id, std::uint32_t events
   if (what == Watched::stranger) return hear(static_cast<int>(id));
   TcpEndpoint& endpoint = *endpoints_[id];
   list(endpoint);
-  if (what == Watched::frames_out) endpoint.frames_out().on_events(events);
-  if (what == Watched::frames_in) endpoint.frames_in().on_events(events);
+  if (what == Watched::frames_out) endpoint.on_opened_events(events);
+  if (what == Watched::frames_in) endpoint.on_accepted_events(events);
   if (what == Watched::signals_out) endpoint.signals_out().on_events(events);
   if (what == Watched::signals_in) endpoint.signals_in().on_events();
 }
@@ -223,9 +224,10 @@ void TcpTransport::drop_surplus_strangers() {
   if (strangers_.size() > most) strangers_.erase(strangers_.begin());
 }
 
-bool TcpTransport::flushed() const {
+bool TcpTransport::all_sent() const {
   for (const auto& endpoint : endpoints_)
     if (endpoint && !endpoint->flushed()) return false;
+  mesh_.note_unsent(false);
   return true;
 }
 

@@ -34,9 +34,9 @@ std::optional<Status> read_failed_words(std::uint32_t words, Rank from) {
 namespace {
 
 constexpr std::string_view kMagic = "tuttitcp";
-constexpr std::string_view kGreetingPurpose = "tutti tcp 2: greeting";
-constexpr std::string_view kKeyPurpose = "tutti tcp 2: key of the last words";
-constexpr std::string_view kWordsPurpose = "tutti tcp 2: last words";
+constexpr std::string_view kGreetingPurpose = "tutti tcp 3: greeting";
+constexpr std::string_view kKeyPurpose = "tutti tcp 3: key of the last words";
+constexpr std::string_view kWordsPurpose = "tutti tcp 3: last words";
 constexpr std::size_t kHostBytesMax = 64;
 
 std::string claim(const Greeting& greeting) {

@@ -12,6 +12,8 @@
 //   frame     u32 bytes, u32 tag, payload padded to 8 bytes
 //   goodbye   a frame header whose length no frame can have; its tag says whether the speaker has
 //             a connection of its own to the listener, or which rank it lost
+//   moved     another such header: what follows comes back on the connection that the listener
+//             opened, behind last words that say so and prove it (kMoved)
 //   raise     u64 which, u64 value: a signal
 #pragma once
 
@@ -36,8 +38,10 @@ struct FrameHeader {
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(FrameHeader);
 inline constexpr std::uint32_t kGoodbyeBytes = 0xffffffff;
+inline constexpr std::uint32_t kMovedBytes = 0xfffffffe;
 inline constexpr std::uint32_t kGoodbyeAlone = 0;   // the speaker never connected back
 inline constexpr std::uint32_t kGoodbyeInPair = 1;  // its own connection ends with a goodbye too
+inline constexpr std::uint32_t kMoved = 2;          // no goodbye: frames follow
 inline constexpr std::uint32_t kGoodbyeFailed = 0x80000000;  // plus its failure (failed_words)
 
 // Last words of a rank that gives up: what kind of failure, and with which rank it began.

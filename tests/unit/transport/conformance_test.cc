@@ -10,6 +10,7 @@
 #include "transport/shm/transport.hpp"
 #include "transport/sim/transport.hpp"
 #include "transport/tcp/transport.hpp"
+#include "unit/transport/stress_rank.hpp"
 
 namespace tutti::transport::conformance {
 namespace {
@@ -183,6 +184,94 @@ TEST_P(TransportConformance, AFullQueueHasNoRoomUntilItIsDrained) {
     for (std::uint64_t number = 0; number < sent; ++number)
       ASSERT_NO_FATAL_FAILURE(expect_frame(in, 9, number, bytes));
     ASSERT_TRUE(eventually([&] { return out.reserve(bytes).data() != nullptr; }));
+  }
+}
+
+// send() and reserve(), take() and peek(), in any mixture and both directions.
+TEST_P(TransportConformance, FramesGoFromMemoryToMemory) {
+  make(2, 1, 40'000, 40'000);
+  std::array<Endpoint*, 2> ends = {&endpoint(0, 1), &endpoint(1, 0)};
+  std::array<std::uint64_t, 2> sent{};
+  std::array<std::uint64_t, 2> received{};
+  std::minstd_rand random(7);
+  constexpr std::uint64_t kFrames = 300;
+  const auto bytes_of = [](std::uint64_t number) {
+    return number % 4 == 0 ? number % 90 : 16'000 + number * 79 % 24'000;
+  };
+  std::vector<std::byte> memory(40'000);
+  std::array<std::vector<std::byte>, 2> places;
+  const auto send_one = [&](std::size_t from) {
+    const std::size_t bytes = bytes_of(sent[from]);
+    if (random() % 4 == 0) return try_send(*ends[from], from, sent[from], bytes);
+    fill({memory.data(), bytes}, from, sent[from]);
+    const std::size_t head = std::min<std::size_t>(bytes, random() % 50);
+    const std::span<const std::byte> all(memory.data(), bytes);
+    const bool went = ends[from]->send(static_cast<std::uint32_t>(sent[from]), all.first(head),
+                                       all.subspan(head));
+    std::fill(memory.begin(), memory.end(), std::byte{0x55});  // it may be changed at once
+    return went;
+  };
+  const auto peek_one = [&](std::size_t at, std::uint64_t number) {
+    Frame frame;
+    if (!ends[at]->peek(frame)) return false;
+    EXPECT_EQ(frame.tag, number);
+    EXPECT_TRUE(frame.payload.size() == bytes_of(number) && holds(frame.payload, 1 - at, number));
+    ends[at]->release();
+    return true;
+  };
+  const auto receive_one = [&](std::size_t at) {
+    const std::uint64_t number = received[at];
+    if (number % 5 == 0) return peek_one(at, number);
+    places[at].resize(bytes_of(number));
+    const Taken taken = ends[at]->take(static_cast<std::uint32_t>(number), places[at]);
+    if (taken == Taken::other) return peek_one(at, number);
+    EXPECT_TRUE(taken == Taken::nothing || holds(places[at], 1 - at, number)) << number;
+    return taken == Taken::frame;
+  };
+  ASSERT_TRUE(eventually([&] {
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      for (auto burst = random() % 4; burst > 0 && sent[rank] < kFrames; --burst)
+        if (send_one(rank)) sent[rank] += 1;
+      for (auto burst = random() % 4; burst > 0 && received[rank] < kFrames; --burst)
+        if (receive_one(rank)) received[rank] += 1;
+    }
+    return testing::Test::HasFailure() || (received[0] == kFrames && received[1] == kFrames);
+  }));
+}
+
+TEST_P(TransportConformance, FramesFromMemoryFillTheQueueToo) {
+  make(2, 1, 100'000, 200'000);
+  Endpoint& out = endpoint(0, 1);
+  Endpoint& in = endpoint(1, 0);
+  std::vector<std::byte> memory(100'000);
+  std::uint64_t sent = 0;
+  for (int misses = 0; misses < 200;) {
+    fill(memory, 4, sent);
+    if (out.send(static_cast<std::uint32_t>(sent), {}, memory)) {
+      sent += 1;
+      misses = 0;
+    } else {
+      misses += 1;
+      poll_all();
+    }
+    ASSERT_LT(sent * memory.size(), std::size_t{256} << 20) << "the queue has no bound";
+  }
+  std::vector<std::byte> place(memory.size());
+  for (std::uint64_t number = 0; number < sent; ++number) {
+    if (number % 3 == 0) {
+      ASSERT_NO_FATAL_FAILURE(expect_frame(in, 4, number, memory.size()));
+      continue;
+    }
+    Taken taken = Taken::nothing;
+    ASSERT_TRUE(eventually([&] {
+      taken = in.take(static_cast<std::uint32_t>(number), place);
+      return taken != Taken::nothing;
+    }));
+    if (taken == Taken::other) {
+      ASSERT_NO_FATAL_FAILURE(expect_frame(in, 4, number, memory.size()));
+    } else {
+      ASSERT_TRUE(holds(place, 4, number)) << number;
+    }
   }
 }
 
@@ -458,86 +547,6 @@ TEST_P(TransportConformance, SleepersWakeEachOther) {
     }
   });
 }
-
-// One rank of a random exchange: sends a random stream to every peer on every channel, checks what
-// it receives, and raises counters with it. A state machine, so that threads or turns drive it.
-class StressRank {
- public:
-  StressRank(Transport& transport, std::uint32_t seed, std::uint64_t frames)
-      : transport_(transport),
-        seed_(seed),
-        frames_(frames),
-        random_(seed * 1000 + static_cast<std::uint32_t>(transport.rank())) {
-    for (Rank peer = 0; peer < transport.size(); ++peer)
-      for (int channel = 0; channel < transport.channel_count(); ++channel)
-        if (peer != transport.rank())
-          streams_.push_back({transport.endpoint(peer, channel).value(), peer, channel});
-  }
-
-  // True when every frame was sent and received and every counter has reached its end.
-  bool step() {
-    const Result<bool> polled = transport_.poll();
-    EXPECT_TRUE(polled.ok()) << polled.status().to_string();
-    bool done = true;
-    for (Stream& stream : streams_) {
-      for (auto burst = random_() % 5; burst > 0; --burst) send(stream);
-      for (auto burst = random_() % 5; burst > 0; --burst) receive(stream);
-      done = done && stream.sent == frames_ && stream.received == frames_ &&
-             stream.endpoint->signalled(Signal::produced) == frames_;
-    }
-    return done;
-  }
-
- private:
-  struct Stream {
-    Endpoint* endpoint;
-    Rank peer;
-    int channel;
-    std::uint64_t sent = 0;
-    std::uint64_t received = 0;
-  };
-
-  std::uint64_t name(Rank from, Rank to, int channel) const {
-    return (static_cast<std::uint64_t>(from) << 40) ^ (static_cast<std::uint64_t>(to) << 20) ^
-           static_cast<std::uint64_t>(channel) ^ (static_cast<std::uint64_t>(seed_) << 50);
-  }
-
-  // The size is a function of stream and number, so that the receiver knows it too.
-  std::size_t bytes_of(std::uint64_t stream, std::uint64_t number) const {
-    const auto kind = std::to_integer<std::size_t>(expected_byte(stream, number, 1u << 20));
-    const auto size = std::to_integer<std::size_t>(expected_byte(stream, number, 2u << 20));
-    return kind % 3 == 0 ? size * transport_.frame_bytes_max() / 255 : size % 64;
-  }
-
-  void send(Stream& stream) {
-    if (stream.sent == frames_) return;
-    const std::uint64_t id = name(transport_.rank(), stream.peer, stream.channel);
-    const std::size_t bytes = bytes_of(id, stream.sent);
-    const std::span<std::byte> room = stream.endpoint->reserve(bytes);
-    if (room.data() == nullptr) return;
-    fill(room, id, stream.sent);
-    stream.endpoint->commit(static_cast<std::uint32_t>(stream.sent), bytes);
-    stream.sent += 1;
-    stream.endpoint->signal(Signal::produced, stream.sent);
-  }
-
-  void receive(Stream& stream) {
-    Frame frame;
-    if (!stream.endpoint->peek(frame)) return;
-    const std::uint64_t id = name(stream.peer, transport_.rank(), stream.channel);
-    EXPECT_EQ(frame.tag, stream.received);
-    EXPECT_EQ(frame.payload.size(), bytes_of(id, stream.received));
-    EXPECT_TRUE(holds(frame.payload, id, stream.received));
-    stream.endpoint->release();
-    stream.received += 1;
-  }
-
-  Transport& transport_;
-  std::uint32_t seed_;
-  std::uint64_t frames_;
-  std::minstd_rand random_;
-  std::vector<Stream> streams_;
-};
 
 TEST_P(TransportConformance, RandomTrafficInTurns) {
   for (std::uint32_t seed = 1; seed <= 4; ++seed) {

@@ -94,6 +94,33 @@ struct Puppet {
   Endpoint* endpoint = nullptr;
 };
 
+// What the puppet hears of rank 0's own connection, and says on its way back.
+struct WayBack {
+  explicit WayBack(Puppet& puppet) {
+    SocketAddress origin;
+    pollfd waiting{puppet.listener.number(), POLLIN, 0};
+    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
+    socket = accept_from(puppet.listener, origin);
+    key = tcp::last_words_key(
+        {0, 0, 1, 0, tcp::Purpose::frames}, Authenticator("s3cret"),
+        {puppet.rank0_card.nonce, std::string(kNonceBytes, 'p'), origin.identity()});
+  }
+  void say(std::string_view bytes) {
+    ASSERT_EQ(::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+  Socket socket;
+  std::string key;
+};
+
+// A frame of three bytes.
+std::string short_frame(std::uint32_t tag) {
+  const tcp::FrameHeader header{3, tag};
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) +
+         std::string("abc\0\0\0\0\0", 8);
+}
+
 // Polls until the transport fails, and says how; ok when it does not for two seconds.
 Status failure_of(Transport& transport) {
   Status status;
@@ -188,6 +215,91 @@ TEST(TcpTransport, AProofWithAnotherSecretIsIgnored) {
   puppet.say_frame(0, 2, "");
   ASSERT_TRUE(puppet.receives(frame));
   EXPECT_EQ(frame.tag, 2U);
+}
+
+// The higher rank goes on where the lower one has connected to, whichever of its words come first.
+TEST(TcpTransport, ThePuppetMovesToOurConnection) {
+  for (const bool proof_first : {false, true}) {
+    Puppet puppet;
+    puppet.greet();
+    puppet.say(short_frame(1));
+    WayBack back(puppet);
+    const std::string proof = tcp::encode_last_words(tcp::kMoved, back.key);
+    if (proof_first) back.say(proof + short_frame(2));
+    Frame frame;
+    ASSERT_TRUE(puppet.receives(frame));
+    EXPECT_EQ(frame.tag, 1U);
+    puppet.endpoint->release();
+    EXPECT_FALSE(puppet.endpoint->peek(frame));
+    puppet.say_frame(tcp::kMovedBytes, 0, "");
+    if (!proof_first) {
+      for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE(puppet.rank0->poll().ok());
+        ASSERT_FALSE(puppet.endpoint->peek(frame));
+      }
+      back.say(proof.substr(0, 5));
+      ASSERT_TRUE(puppet.rank0->poll().ok());
+      back.say(proof.substr(5));
+      back.say(short_frame(2));
+    }
+    ASSERT_TRUE(puppet.receives(frame));
+    EXPECT_EQ(frame.tag, 2U);
+    puppet.endpoint->release();
+    // Its own connection has nothing more to say, and its end means nothing.
+    puppet.socket.close();
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(puppet.rank0->poll().ok());
+    back.say(short_frame(3));
+    ASSERT_TRUE(puppet.receives(frame));
+    EXPECT_EQ(frame.tag, 3U);
+  }
+}
+
+TEST(TcpTransport, OneThatMovedAndHangsUpIsLost) {
+  Puppet puppet;
+  puppet.greet();
+  WayBack back(puppet);
+  back.say(tcp::encode_last_words(tcp::kMoved, back.key) + short_frame(2).substr(0, 9));
+  puppet.say_frame(tcp::kMovedBytes, 0, "");
+  Frame frame;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+    ASSERT_FALSE(puppet.endpoint->peek(frame));
+  }
+  puppet.socket.close();
+  back.socket.close();
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 hung up"));
+}
+
+// It said that it moves, and never came.
+TEST(TcpTransport, OneThatMovesAndHangsUpIsLost) {
+  Puppet puppet;
+  puppet.greet();
+  WayBack back(puppet);
+  puppet.say_frame(tcp::kMovedBytes, 0, "");
+  Frame frame;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+    ASSERT_FALSE(puppet.endpoint->peek(frame));
+  }
+  puppet.socket.close();
+  back.socket.close();
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  EXPECT_EQ(status.culprit(), 1);
+}
+
+TEST(TcpTransport, FramesFromOurWayBackNeedAProof) {
+  Puppet puppet;
+  puppet.greet();
+  WayBack back(puppet);
+  back.say(tcp::encode_last_words(tcp::kMoved, "guess") + short_frame(2));
+  puppet.say_frame(tcp::kMovedBytes, 0, "");
+  const Status status = puppet.failure();
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  Frame frame;
+  EXPECT_FALSE(puppet.endpoint->peek(frame));
 }
 
 TEST(TcpTransport, ASecondConnectionForTheSameFramesIsIgnored) {
