@@ -32,6 +32,8 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
     : transport_(transport),
       options_(options),
       frame_bytes_max_(transport.frame_bytes_max()),
+      moves_itself_(transport.traits().moves_itself),
+      keeps_unsent_(!transport.traits().immediate),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -131,7 +133,10 @@ Status Executor::set_up(const collectives::Plan& plan) {
 
 // Whether the call is one of those that have a short program.
 void Executor::choose_way() {
-  const bool whole = channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr;
+  const std::size_t chunk_bytes =
+      call_.signature.count * element_bytes_ / index(program_->lowered().shape.chunks);
+  const bool whole =
+      channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr && !is_long(chunk_bytes);
   if (whole && ShortProgram::fits(*program_))
     short_.lay_out(*program_, geometry_, element_bytes_);
   else
@@ -481,6 +486,8 @@ bool Executor::advance() {
 // The end of the call, if it has come.
 bool Executor::conclude() {
   if (slices_left_ > 0 || arrivals_due_ > 0 || !status_.ok()) return false;
+  // Who leaves with something unsent may not come back for long, and the peers need it.
+  if (keeps_unsent_ && !transport_.flushed()) return false;
   // A peer that failed may have taken its memory back before we read it.
   if (!call_.signature.direct || !hear_of_failures()) finish();
   return true;

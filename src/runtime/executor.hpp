@@ -198,6 +198,9 @@ class Executor {
     std::size_t elements = 0;  // of each of its messages, once measured
     std::size_t bytes = 0;
     bool reads_peers = false;  // a source is a peer's memory
+    // The transport moves the message between itself and memory (executor_long.cc).
+    bool sends_long = false;
+    bool takes_long = false;
   };
 
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
@@ -261,6 +264,14 @@ class Executor {
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 
+  // Of long messages (executor_long.cc).
+  bool is_long(std::size_t bytes) const;
+  void look_for_long(Attempt& attempt);
+  bool move_long(Attempt& attempt);
+  bool take_long(Attempt& attempt);
+  bool send_long(Attempt& attempt);
+  std::byte* memory_of(const Attempt& attempt, const CallOperand& operand) const;
+
   // Of calls that are not cut (executor_short.cc).
   bool advance_short();
   template <bool kDirect>
@@ -321,6 +332,8 @@ class Executor {
   Transport& transport_;
   const ExecutorOptions options_;
   const std::size_t frame_bytes_max_;
+  const bool moves_itself_;  // as in TransportTraits
+  const bool keeps_unsent_;  // what was committed may still be in this process
   Status status_;
   bool finished_ = true;
   std::function<Status(Status)> explain_;

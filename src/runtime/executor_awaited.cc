@@ -38,6 +38,9 @@ Executor::Awaited Executor::awaited() {
   }
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
     if (peers_[peer].arrival_due) add_absent(peer, found);
+  if (!found.all.empty() || !keeps_unsent_ || transport_.flushed()) return found;
+  for (const CallPeer& peer : program_->peers())
+    if (!peer.sends.empty()) found.add(peer.rank, fmt::format("rank {} to take data", peer.rank));
   return found;
 }
 

@@ -92,7 +92,9 @@ bool Executor::try_step(Attempt& attempt) {
   if (attempt.phase == Phase::granted) {
     if (!turn_has_come(attempt)) return moved;
     measure(attempt);
+    look_for_long(attempt);
     if (!sources_ready(attempt) || !destinations_ready(attempt)) return moved;
+    if (!move_long(attempt)) return moved;
     run(attempt);
     if (attempt.reads_peers && read_too_late(program_->sources(attempt.step))) [[unlikely]]
       return moved;
@@ -162,6 +164,7 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
   if (peers_[source.stream].arrival_due && attempt.channel == 0 && !call_.signature.direct)
     take_arrival(source.stream);
   if (peers_[source.stream].arrival_due || source.way == Way::undecided) return false;
+  if (attempt.takes_long) return true;
   Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
   if (source.way == Way::push) {
     place = {own_memory(source.buffer), source.chunk};
@@ -218,6 +221,8 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
     case Way::staged:
       // How many of a slice are staged is known once the peer has arrived.
       if (attempt.slice > 0 && !peers_[destination.stream].settled) return false;
+      place = {};
+      if (attempt.sends_long) return true;
       place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
       return place.base != nullptr;
     case Way::push:
@@ -262,7 +267,7 @@ void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) 
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
 // message is a sequence of pieces.
 void Executor::run(const Attempt& attempt) {
-  if (attempt.elements == 0) return;
+  if (attempt.elements == 0 || attempt.takes_long) return;
   if (attempt.step.pieces == 1) return run_piece(attempt, 0, 0, attempt.elements);
   std::size_t before = 0;
   for (int piece = 0; piece < attempt.step.pieces; ++piece) {
@@ -361,8 +366,10 @@ void Executor::finish_messages(Attempt& attempt) {
     if (!destination.is_message) continue;
     Stream& s = stream(attempt.channel, destination.stream);
     ++s.sent[at(destination.way)];
-    if (destination.way == Way::staged)
+    if (destination.way == Way::staged && !attempt.sends_long)
       commit_message(attempt.channel, destination.stream, attempt.bytes);
+    else if (destination.way == Way::staged)
+      continue;
     else if (destination.way == Way::push)
       s.endpoint->signal(Signal::produced, number_sent(attempt, destination) + 1);
     else if (!destination.ready)
@@ -374,7 +381,7 @@ void Executor::finish_messages(Attempt& attempt) {
     ++s.received[at(source.way)];
     if (source.way == Way::pull)
       s.endpoint->signal(Signal::taken, number_received(attempt, source) + 1);
-    else
+    else if (!attempt.takes_long)
       s.endpoint->release();
   }
 }

@@ -61,6 +61,13 @@ bool on_one_host(const std::vector<HostCard>& cards) {
                      [&](const HostCard& card) { return card.host == cards[0].host; });
 }
 
+// Without any wish, longer ones than in memory.
+std::size_t socket_frame_bytes(const base::Config& config) {
+  const std::size_t bytes =
+      config.slice_bytes > 0 ? std::max(kFrameBytes, config.slice_bytes) : kSocketFrameBytes;
+  return bytes + (config.checksums ? transport::kChecksumBytes : 0);
+}
+
 Result<std::unique_ptr<Transport>> make_transport(const Members& members,
                                                   const base::Config& config, bool one_host,
                                                   bool ranks_share_cores) {
@@ -84,6 +91,9 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
     case TransportChoice::shm:
       return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
+      options.frame_bytes_max = socket_frame_bytes(config);
+      // One message in the sender's ring and one in the receiver's are the two that a queue holds.
+      options.queue_bytes = options.frame_bytes_max;
       if (!one_host || !config.socket_interface.empty()) {
         auto address = address_toward(members.address, config.socket_interface);
         if (!address.ok()) return address.status();

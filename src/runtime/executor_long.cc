@@ -1,0 +1,85 @@
+// Long messages over a transport that moves bytes between itself and memory (sockets): what is only
+// copied needs no place in the transport on its way. Such a step takes the same points as any other
+// (lowered.hpp); the transport's call is its point 4.
+//
+// Only what one message in one piece of memory is sent from, or received into: with more peers to
+// send the same to, one of them might have no room when another one has been sent to.
+#include <algorithm>
+
+#include "runtime/executor.hpp"
+#include "runtime/frame_tag.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+// Below, a copy costs less than the system calls that spare it.
+constexpr std::size_t kLongBytes = std::size_t{16} << 10;
+
+std::size_t staged_among(std::span<const CallOperand> operands) {
+  return static_cast<std::size_t>(
+      std::count_if(operands.begin(), operands.end(),
+                    [](const CallOperand& o) { return o.is_message && o.way == Way::staged; }));
+}
+
+}  // namespace
+
+bool Executor::is_long(std::size_t bytes) const { return moves_itself_ && bytes >= kLongBytes; }
+
+void Executor::look_for_long(Attempt& attempt) {
+  const CallStep& step = attempt.step;
+  if (!is_long(attempt.bytes) || step.kind != StepKind::copy || step.pieces != 1) return;
+  const Operands destinations = program_->destinations(step);
+  const bool from_memory = !program_->sources(step)[0].is_message;
+  attempt.sends_long = from_memory && staged_among(destinations) == 1;
+  attempt.takes_long = !from_memory && destinations.size() == 1 && !destinations[0].is_message;
+}
+
+// True when the step's message, if it is one of these, has been moved.
+bool Executor::move_long(Attempt& attempt) {
+  if (attempt.sends_long) return send_long(attempt);
+  return !attempt.takes_long || take_long(attempt);
+}
+
+// What comes instead of the data is looked at as ever.
+bool Executor::take_long(Attempt& attempt) {
+  const CallOperand& source = program_->sources(attempt.step)[0];
+  const CallOperand& destination = program_->destinations(attempt.step)[0];
+  Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
+  const std::span<std::byte> place(memory_of(attempt, destination), attempt.bytes);
+  const Taken taken = endpoint.take(static_cast<std::uint32_t>(FrameTag::data), place);
+  if (taken != Taken::other) return taken == Taken::frame;
+  attempt.takes_long = false;
+  return sources_ready(attempt) && destinations_ready(attempt);
+}
+
+// As reserve_room() and commit_message().
+bool Executor::send_long(Attempt& attempt) {
+  const Operands destinations = program_->destinations(attempt.step);
+  const CallOperand& destination =
+      *std::find_if(destinations.begin(), destinations.end(),
+                    [](const CallOperand& o) { return o.is_message && o.way == Way::staged; });
+  Peer& peer = peers_[destination.stream];
+  bool with_arrival = !peer.arrival_sent;
+  if (with_arrival && (attempt.channel != 0 || attempt.bytes + kArrivalBytes > frame_bytes_max_)) {
+    if (!send_arrival(destination.stream)) return false;
+    with_arrival = false;
+  }
+  const std::span<const std::byte> record(call_.record.data(), with_arrival ? kArrivalBytes : 0);
+  const std::byte* body = memory_of(attempt, program_->sources(attempt.step)[0]);
+  const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
+  Endpoint& endpoint = *stream(attempt.channel, destination.stream).endpoint;
+  if (!endpoint.send(static_cast<std::uint32_t>(tag), record, {body, attempt.bytes})) return false;
+  peer.arrival_sent = true;
+  return true;
+}
+
+// Where the one chunk of an operand in the rank's own memory lies. Requires  one piece.
+std::byte* Executor::memory_of(const Attempt& attempt, const CallOperand& operand) const {
+  if (call_.blocks != nullptr)
+    return call_.blocks->at(operand.buffer, operand.chunk).memory +
+           attempt.slice * slice_elements_ * element_bytes_;
+  return own_memory(operand.buffer) +
+         geometry_.of(operand.chunk, attempt.channel, attempt.slice).begin * element_bytes_;
+}
+
+}  // namespace tutti::runtime
