@@ -240,15 +240,15 @@ TEST_P(TransportConformance, FramesGoFromMemoryToMemory) {
 }
 
 TEST_P(TransportConformance, FramesFromMemoryFillTheQueueToo) {
-  make(2, 1, 100'000, 200'000);
+  make(2, 1, 20'000, 40'000);
   Endpoint& out = endpoint(0, 1);
   Endpoint& in = endpoint(1, 0);
-  std::vector<std::byte> memory(100'000);
+  std::vector<std::byte> memory(20'000);
+  fill(memory, 4, 0);
   std::uint64_t sent = 0;
   for (int misses = 0; misses < 200;) {
-    fill(memory, 4, sent);
     if (out.send(static_cast<std::uint32_t>(sent), {}, memory)) {
-      sent += 1;
+      fill(memory, 4, ++sent);
       misses = 0;
     } else {
       misses += 1;
