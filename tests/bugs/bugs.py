@@ -79,8 +79,7 @@ BUGS = [
     Bug("short-step-waits-for-none", "a step of a small call waits for no other", CALLS, SHORT,
         "    if (!may_begin(step)) return false;\n", ""),
     Bug("short-messages-overtake", "a small call sends messages in any order", CALLS, SHORT,
-        "way == Way::undecided || s.sent[at(way)] != destination.place",
-        "way == Way::undecided"),
+        "  if (s.sent[at(way)] != destination.place) return false;\n", ""),
     Bug("short-not-taken", "a small call takes memory back before the peer has read it", CALLS,
         SHORT,
         "signalled(Signal::taken) <= s.sent_before", "signalled(Signal::taken) < s.sent_before"),
@@ -211,7 +210,7 @@ BUGS = [
         "number(kind) << 8 | (root & 0) | s.count << 48,\n"
         "      s.count >> kCountBitsBelow | number(s.history) << 32, 0};"),
     Bug("history-forgotten", "calls do not tell of those before them", MISMATCHES, STATE,
-        "    history_ = history_after(s);\n", ""),
+        "  history_ = history_after(s);\n", ""),
     Bug("direct-inquiry-unread", "who asks in a direct call is not answered", MISMATCHES, ARRIVAL,
         "      kind > kVaried)\n",
         "      kind > kVaried || (kind == kDirect && bytes.size() <= kArrivalBytes))\n"),
