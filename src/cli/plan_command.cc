@@ -178,7 +178,9 @@ Status read_tuning(const Options& options, Question& question) {
   if (options.channels_max == 0)
     planning.channel_count = std::max(runtime::kChannelCount, planning.channels);
   if (options.frame.empty())
-    planning.frame_bytes_max = std::max(runtime::kFrameBytes, planning.slice_bytes);
+    planning.frame_bytes_max = planning.slice_bytes > 0
+                                   ? std::max(runtime::kFrameBytes, planning.slice_bytes)
+                                   : runtime::frame_bytes_of(key.transport);
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
   planning.measured = {tuning->table, tuning->table->place(key)};
   question.tuning =

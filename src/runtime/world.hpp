@@ -2,7 +2,9 @@
 // and what all ranks agreed on.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "runtime/communicator_state.hpp"
 #include "runtime/members.hpp"
@@ -16,6 +18,10 @@ inline constexpr std::size_t kFrameBytes = 128 * 1024;
 // A frame over sockets: their system calls cost more than what the cache keeps from one copy to the
 // next. With two channels in use a peer still costs less than 1 MiB.
 inline constexpr std::size_t kSocketFrameBytes = 240 * 1024;
+// Of the transport of that name, where nothing else is wished.
+constexpr std::size_t frame_bytes_of(std::string_view transport) {
+  return transport == "tcp" ? kSocketFrameBytes : kFrameBytes;
+}
 // Two hide what a channel waits for; measured on one host, four are no faster. With all of them in
 // use a peer costs less than 1 MiB.
 inline constexpr int kChannelCount = 2;
