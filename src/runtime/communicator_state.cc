@@ -23,7 +23,7 @@ constexpr int kRoundsAtOnce = 64;
 constexpr int kLooksAtOnce = 256;  // at one message, of some 10 ns each
 // On a core that other ranks need, too: as long as it takes to give it to one and to get it back.
 constexpr int kLooksBetweenYields = 64;
-constexpr int kCallsPerPoll = 64;
+constexpr int kLingersPerPoll = 64;
 // The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
 // that what only shows after many (see drive_locked) does not take a second.
 constexpr int kTendingRounds = 16;
@@ -31,6 +31,11 @@ constexpr int kTendingRounds = 16;
 // Only one thread writes at a time.
 void raise(std::atomic<std::uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+int looks_at_once(const CommunicatorParts& parts) {
+  if (!Waiter::yields_at_once(parts.config.wait, parts.ranks_share_cores)) return kLooksAtOnce;
+  return parts.neighbours.empty() ? 1 : kLooksBetweenYields;  // anybody may need this core
 }
 
 }  // namespace
@@ -41,9 +46,7 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       executor_(std::make_unique<Executor>(*transport_)),
       membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)),
       immediate_(transport_->traits().immediate),
-      looks_(!parts_.ranks_share_cores   ? kLooksAtOnce
-             : parts_.neighbours.empty() ? 1  // anybody may need this core
-                                         : kLooksBetweenYields),
+      looks_(looks_at_once(parts_)),
       watch_(parts_.config.slow_after),
       log_(parts_.config.log, fmt::format("rank {}", transport_->rank())),
       flight_(
@@ -235,23 +238,25 @@ std::unique_lock<base::Lock> CommunicatorState::take() {
   return lock;
 }
 
-// Starts it, and moves it for a few rounds under the same lock: a small call may be complete then.
-void CommunicatorState::submit(WorkState& work, int rounds) {
+// Starts it. For one who `waits` it is moved under the same lock: a small call may be complete
+// then.
+void CommunicatorState::submit(WorkState& work, bool waits) {
   const auto lock = take();
   if (current_ == nullptr && waiting_.empty())
     begin(work);
   else
     waiting_.push_back(&work);
   if (current_ == &work) conclude(true);
-  if (!work.done()) linger(work);
+  if (waits && !work.done()) linger(work);
+  const int rounds = waits && !parts_.ranks_share_cores ? kRoundsAtOnce : 1;
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
 
 // What a small call waits for is nearly there: nothing else is looked at meanwhile, but now and
 // then the transport has its turn all the same. True: it was not that turn.
 bool CommunicatorState::linger(const WorkState& work) {
-  if (!immediate_ || !executor_->may_linger() || ++calls_since_poll_ >= kCallsPerPoll) {
-    calls_since_poll_ = 0;
+  if (!immediate_ || !executor_->may_linger() || ++lingers_since_poll_ >= kLingersPerPoll) {
+    lingers_since_poll_ = 0;
     return false;
   }
   bool moved = true;
@@ -274,16 +279,15 @@ bool CommunicatorState::glance(const WorkState& work) {
 Status CommunicatorState::run(const Request& request) {
   if (in_group()) [[unlikely]]
     return add_to_group(request);
-  const int rounds = parts_.ranks_share_cores ? 1 : kRoundsAtOnce;
   if (repeats(request)) [[likely]] {
     TUTTI_TRY(prepare_again(request));
-    submit(latest_, rounds);
+    submit(latest_, true);
     return latest_.done() ? std::move(latest_.status_) : wait(latest_);
   }
   WorkState work;
   TUTTI_TRY(prepare(request, work));
   remember(request, work);
-  submit(work, rounds);
+  submit(work, true);
   return work.done() ? std::move(work.status_) : wait(work);
 }
 
@@ -314,7 +318,7 @@ Result<std::shared_ptr<WorkState>> CommunicatorState::start_work(const Request& 
       exchange ? exchange_plan_ : memos_[static_cast<std::size_t>(request.collective)].plan;
   work->owner_ = shared_from_this();
   started_.fetch_add(1, std::memory_order_relaxed);
-  submit(*work, 1);
+  submit(*work, false);
   if (!work->done() && has_progress()) expect_work();
   return work;
 }
@@ -541,6 +545,7 @@ void CommunicatorState::sleep() {
   // That was long compared with a poll: look at everything next.
   idle_polls_ = parts_.patience.idle_polls;
   idle_rounds_ = parts_.patience.idle_rounds;
+  lingers_since_poll_ = kLingersPerPoll;
 }
 
 bool CommunicatorState::test(WorkState& work) {

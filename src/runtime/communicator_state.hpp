@@ -170,7 +170,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Result<const collectives::Plan*> plan_for(const Request& request);
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
-  void submit(WorkState& work, int rounds);
+  void submit(WorkState& work, bool waits);
   bool linger(const WorkState& work);
   bool glance(const WorkState& work);
   std::unique_lock<base::Lock> take();
@@ -259,9 +259,9 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::vector<std::pair<Rank, bool>> exchange_pattern_;
   std::shared_ptr<const collectives::Plan> exchange_plan_;
 
-  const bool immediate_;      // the transport shows without poll() what peers did
-  const int looks_;           // at what a small call waits for, before anything else is done
-  int calls_since_poll_ = 0;  // of those that lingered
+  const bool immediate_;  // the transport shows without poll() what peers did
+  const int looks_;       // at what a small call waits for, before anything else is done
+  int lingers_since_poll_ = 0;
 
   flight::Watch watch_;  // of the thread that waits
   Rank slow_rank_ = 0;   // the one that was reported

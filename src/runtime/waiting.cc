@@ -15,8 +15,7 @@ constexpr int kRoundsPerLook = 64;  // at the clock
 }  // namespace
 
 Waiter::Waiter(base::WaitChoice choice, bool shared, std::chrono::milliseconds timeout)
-    : yields_at_once_(choice == base::WaitChoice::yield ||
-                      (choice == base::WaitChoice::automatic && shared)),
+    : yields_at_once_(yields_at_once(choice, shared)),
       spins_(choice == base::WaitChoice::spin),
       sleeps_at_once_(choice == base::WaitChoice::block),
       timeout_(timeout) {}

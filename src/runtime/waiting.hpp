@@ -25,6 +25,11 @@ class Waiter {
   // `shared`: more ranks than cores on this host.
   Waiter(base::WaitChoice choice, bool shared, std::chrono::milliseconds timeout);
 
+  // Whether a core is given away at the first miss.
+  static bool yields_at_once(base::WaitChoice choice, bool shared) {
+    return choice == base::WaitChoice::yield || (choice == base::WaitChoice::automatic && shared);
+  }
+
   // Something moved: start over.
   void progressed() {
     idle_rounds_ = 0;
