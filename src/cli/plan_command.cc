@@ -178,9 +178,7 @@ Status read_tuning(const Options& options, Question& question) {
   if (options.channels_max == 0)
     planning.channel_count = std::max(runtime::kChannelCount, planning.channels);
   if (options.frame.empty())
-    planning.frame_bytes_max = planning.slice_bytes > 0
-                                   ? std::max(runtime::kFrameBytes, planning.slice_bytes)
-                                   : runtime::frame_bytes_of(key.transport);
+    planning.frame_bytes_max = runtime::frame_bytes_of(key.transport, planning.slice_bytes);
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
   planning.measured = {tuning->table, tuning->table->place(key)};
   question.tuning =

@@ -83,7 +83,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   auto seen = *runtime::planning_topology(cards, key.direct, figures);
   collectives::PlannerOptions options;
   options.channel_count = runtime::kChannelCount;
-  options.frame_bytes_max = runtime::frame_bytes_of(key.transport);
+  options.frame_bytes_max = runtime::frame_bytes_of(key.transport, 0);
   options.direct_possible = key.direct;
   options.direct_bytes_min = key.transport == "memory" ? 0 : collectives::kDirectBytesMin;
   if (figures != nullptr) options.constants = with_figures(options.constants, *figures);

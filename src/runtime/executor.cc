@@ -71,7 +71,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     Peer& p = peers_[peer];
     p = Peer();
-    p.is_neighbour = !beside_.empty() && neighbours_[index(rank_of(peer))];
+    p.is_neighbour = !neighbours_.empty() && neighbours_[index(rank_of(peer))];
     p.arrival_due = call.signature.direct || !program_->peers()[peer].receives.empty();
     p.settled = !call.signature.direct;
     arrivals_due_ += p.arrival_due ? 1 : 0;
@@ -221,9 +221,6 @@ Status Executor::prepare_scratch() {
 Status Executor::connect() {
   const std::vector<CallPeer>& peers = program_->peers();
   peers_.resize(peers.size());
-  beside_.clear();
-  for (std::size_t peer = 0; peer < peers.size() && !neighbours_.empty(); ++peer)
-    if (neighbours_[index(peers[peer].rank)]) beside_.push_back(peer);
   call_streams_.clear();
   for (int channel = 0; channel < static_cast<int>(channels_.size()); ++channel) {
     for (const CallPeer& peer : peers) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
@@ -252,6 +254,8 @@ class Executor {
   bool destination_ready(Attempt& attempt, const CallOperand& destination, Place& place);
   bool find_payload(int channel, std::size_t peer, std::size_t due,
                     std::span<const std::byte>& payload);
+  std::optional<std::size_t> record_bytes(int channel, std::size_t peer, std::size_t bytes);
+  FrameTag note_record_sent(std::size_t peer);
   std::byte* reserve_room(int channel, std::size_t peer, std::size_t bytes);
   void commit_message(int channel, std::size_t peer, std::size_t bytes);
   void run(const Attempt& attempt);
@@ -352,8 +356,7 @@ class Executor {
   // Of the step being tried: a source lies in a peer's memory.
   bool reads_peers_ = false;
   bool misses_neighbour_ = false;                       // in the last look at a short program
-  std::vector<bool> neighbours_;                        // by rank
-  std::vector<std::size_t> beside_;                     // which of peers_ are neighbours
+  std::vector<bool> neighbours_;                        // by rank; empty where there are none
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first
   collectives::Geometry geometry_;
   std::size_t slice_elements_ = 1;             // of a block

@@ -58,18 +58,15 @@ bool Executor::send_long(Attempt& attempt) {
   const CallOperand& destination =
       *std::find_if(destinations.begin(), destinations.end(),
                     [](const CallOperand& o) { return o.is_message && o.way == Way::staged; });
-  Peer& peer = peers_[destination.stream];
-  bool with_arrival = !peer.arrival_sent;
-  if (with_arrival && (attempt.channel != 0 || attempt.bytes + kArrivalBytes > frame_bytes_max_)) {
-    if (!send_arrival(destination.stream)) return false;
-    with_arrival = false;
-  }
-  const std::span<const std::byte> record(call_.record.data(), with_arrival ? kArrivalBytes : 0);
+  const auto before = record_bytes(attempt.channel, destination.stream, attempt.bytes);
+  if (!before) return false;
+  const FrameTag tag = *before > 0 ? FrameTag::arrival_with_data : FrameTag::data;
   const std::byte* body = memory_of(attempt, program_->sources(attempt.step)[0]);
-  const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
   Endpoint& endpoint = *stream(attempt.channel, destination.stream).endpoint;
-  if (!endpoint.send(static_cast<std::uint32_t>(tag), record, {body, attempt.bytes})) return false;
-  peer.arrival_sent = true;
+  if (!endpoint.send(static_cast<std::uint32_t>(tag), std::span(call_.record).first(*before),
+                     {body, attempt.bytes}))
+    return false;
+  peers_[destination.stream].arrival_sent = true;
   return true;
 }
 

@@ -58,13 +58,15 @@ bool Executor::linger(int looks) {
   return false;
 }
 
-// A step looks no further than to the first thing that it lacks; who has not even come is missed by
-// one of them.
+// A step stops at the first thing that it lacks, which may be another rank's. So neighbours that
+// have not even come are looked for here.
 bool Executor::misses_neighbour() {
-  if (misses_neighbour_) return true;
+  if (misses_neighbour_ || neighbours_.empty()) return misses_neighbour_;
   Frame frame;
-  for (const std::size_t peer : beside_)
-    if (peers_[peer].arrival_due && !stream(kWhole, peer).endpoint->peek(frame)) return true;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    const Peer& p = peers_[peer];
+    if (p.is_neighbour && p.arrival_due && !stream(kWhole, peer).endpoint->peek(frame)) return true;
+  }
   return false;
 }
 

@@ -239,29 +239,37 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
   return true;
 }
 
-// Where a staged message of `bytes` bytes is to be built; null while there is no room. The first
-// message of a call carries the arrival record if both fit one frame.
+// How much of the call's record stands before the data of a message: all in the first one of a
+// call, if both fit one frame. If they do not it goes ahead; nothing while there is no room for it.
+std::optional<std::size_t> Executor::record_bytes(int channel, std::size_t peer,
+                                                  std::size_t bytes) {
+  if (peers_[peer].arrival_sent) return 0;
+  if (channel == 0 && bytes + kArrivalBytes <= frame_bytes_max_) return kArrivalBytes;
+  if (!send_arrival(peer)) return std::nullopt;
+  return 0;
+}
+
+// The tag of a message that is being sent, whose record, if any, need not be sent again.
+FrameTag Executor::note_record_sent(std::size_t peer) {
+  return std::exchange(peers_[peer].arrival_sent, true) ? FrameTag::data
+                                                        : FrameTag::arrival_with_data;
+}
+
+// Where a staged message of `bytes` bytes is to be built; null while there is no room.
 std::byte* Executor::reserve_room(int channel, std::size_t peer, std::size_t bytes) {
-  bool with_arrival = !peers_[peer].arrival_sent;
-  if (with_arrival && (channel != 0 || bytes + kArrivalBytes > frame_bytes_max_)) {
-    if (!send_arrival(peer)) return nullptr;
-    with_arrival = false;
-  }
-  const std::size_t before = with_arrival ? kArrivalBytes : 0;
-  const std::span<std::byte> room = stream(channel, peer).endpoint->reserve(before + bytes);
+  const std::optional<std::size_t> before = record_bytes(channel, peer, bytes);
+  if (!before) return nullptr;
+  const std::span<std::byte> room = stream(channel, peer).endpoint->reserve(*before + bytes);
   if (room.data() == nullptr) return nullptr;
-  if (with_arrival) std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
-  return room.data() + before;
+  if (*before > 0) std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
+  return room.data() + *before;
 }
 
 // Sends what was built there.
 void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) {
-  Peer& p = peers_[peer];
-  const bool with_arrival = !std::exchange(p.arrival_sent, true);
-  const FrameTag tag = with_arrival ? FrameTag::arrival_with_data : FrameTag::data;
-  stream(channel, peer)
-      .endpoint->commit(static_cast<std::uint32_t>(tag),
-                        bytes + (with_arrival ? kArrivalBytes : 0));
+  const FrameTag tag = note_record_sent(peer);
+  const std::size_t before = tag == FrameTag::arrival_with_data ? kArrivalBytes : 0;
+  stream(channel, peer).endpoint->commit(static_cast<std::uint32_t>(tag), before + bytes);
 }
 
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a

@@ -61,11 +61,10 @@ bool on_one_host(const std::vector<HostCard>& cards) {
                      [&](const HostCard& card) { return card.host == cards[0].host; });
 }
 
-// Without any wish, longer ones than in memory.
-std::size_t socket_frame_bytes(const base::Config& config) {
-  const std::size_t bytes =
-      config.slice_bytes > 0 ? std::max(kFrameBytes, config.slice_bytes) : kSocketFrameBytes;
-  return bytes + (config.checksums ? transport::kChecksumBytes : 0);
+// Checksums come on top, so that slices stay powers of two.
+std::size_t frame_bytes(const base::Config& config, std::string_view transport) {
+  return frame_bytes_of(transport, config.slice_bytes) +
+         (config.checksums ? transport::kChecksumBytes : 0);
 }
 
 Result<std::unique_ptr<Transport>> make_transport(const Members& members,
@@ -91,7 +90,7 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
     case TransportChoice::shm:
       return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
-      options.frame_bytes_max = socket_frame_bytes(config);
+      options.frame_bytes_max = frame_bytes(config, "tcp");
       // One message in the sender's ring and one in the receiver's are the two that a queue holds.
       options.queue_bytes = options.frame_bytes_max;
       if (!one_host || !config.socket_interface.empty()) {
@@ -141,9 +140,7 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.size = members.size;
   // One more for the words that ranks exchange when something went wrong (membership/).
   options.channel_count = std::max(kChannelCount, config.channels) + 1;
-  options.frame_bytes_max = std::max(kFrameBytes, config.slice_bytes);
-  // Checksums come on top, so that slices stay powers of two.
-  if (config.checksums) options.frame_bytes_max += transport::kChecksumBytes;
+  options.frame_bytes_max = frame_bytes(config, "memory");
   options.queue_bytes = std::max(kQueueBytes, 2 * options.frame_bytes_max);
   options.context = members.context;
   options.job_secret = members.secret;

@@ -2,6 +2,7 @@
 // and what all ranks agreed on.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string_view>
@@ -18,8 +19,9 @@ inline constexpr std::size_t kFrameBytes = 128 * 1024;
 // A frame over sockets: their system calls cost more than what the cache keeps from one copy to the
 // next. With two channels in use a peer still costs less than 1 MiB.
 inline constexpr std::size_t kSocketFrameBytes = 240 * 1024;
-// Of the transport of that name, where nothing else is wished.
-constexpr std::size_t frame_bytes_of(std::string_view transport) {
+// Of the transport of that name. `slice_bytes`: as it is wished, 0 for none.
+constexpr std::size_t frame_bytes_of(std::string_view transport, std::size_t slice_bytes) {
+  if (slice_bytes > 0) return std::max(kFrameBytes, slice_bytes);
   return transport == "tcp" ? kSocketFrameBytes : kFrameBytes;
 }
 // Two hide what a channel waits for; measured on one host, four are no faster. With all of them in

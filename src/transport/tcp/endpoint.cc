@@ -52,7 +52,7 @@ void TcpEndpoint::share_connection() {
                      frames_in_.attached();
   if (moves && frames_in_.end() == End::none &&
       frames_out_.move(frames_in_.socket(), frames_in_.last_words_key()))
-    mesh_.note_unsent(true);
+    mesh_.note_unsent();
 }
 
 void TcpEndpoint::on_opened_events(std::uint32_t events) {
@@ -93,14 +93,14 @@ bool TcpEndpoint::send(std::uint32_t tag, std::span<const std::byte> head,
                "a frame may be frame_bytes_max() long at most");
   if (!can_send()) return false;
   const bool sent = frames_out_.send(tag, head, body);
-  if (!frames_out_.flushed()) mesh_.note_unsent(true);
+  if (!frames_out_.flushed()) mesh_.note_unsent();
   return sent;
 }
 
 void TcpEndpoint::commit(std::uint32_t tag, std::size_t bytes) {
   if (!status_.ok()) return;
   frames_out_.commit(tag, bytes);
-  if (!frames_out_.flushed()) mesh_.note_unsent(true);
+  if (!frames_out_.flushed()) mesh_.note_unsent();
 }
 
 bool TcpEndpoint::peek(Frame& frame) {
@@ -136,7 +136,7 @@ void TcpEndpoint::signal(Signal which, std::uint64_t value) {
     if (!status.ok()) return fail(status);
   }
   signals_out_.raise(which, value);
-  if (!signals_out_.flushed()) mesh_.note_unsent(true);
+  if (!signals_out_.flushed()) mesh_.note_unsent();
 }
 
 bool TcpEndpoint::has_work() const {

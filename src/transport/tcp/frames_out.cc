@@ -14,6 +14,7 @@
 #include "transport/tcp/poller.hpp"
 
 namespace tutti::transport::tcp {
+
 Status FrameSender::open(const SocketAddress& address, const Introduce& introduce,
                          std::size_t queue_bytes) {
   Result<Socket> socket = start_connecting(address);

@@ -54,9 +54,11 @@ class Mesh {
   }
   void allow_glances() { glances_ = kGlances; }
 
-  // Whether something may be waiting to be sent: who asks looks at all endpoints only then.
+  // Whether something may be waiting to be sent: who asks looks at all endpoints only then, and
+  // notes that nothing was.
   bool any_unsent() const { return any_unsent_; }
-  void note_unsent(bool any) { any_unsent_ = any; }
+  void note_unsent() { any_unsent_ = true; }
+  void note_all_sent() const { any_unsent_ = false; }
 
   // The first failure of any connection; sticky.
   const Status& status() const { return status_; }
@@ -79,7 +81,7 @@ class Mesh {
   std::vector<std::string> nonces_;
   std::set<std::tuple<Rank, int, Purpose>> met_;
   int glances_ = kGlances;
-  bool any_unsent_ = false;
+  mutable bool any_unsent_ = false;
   Status status_;
 };
 

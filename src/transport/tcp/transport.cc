@@ -77,7 +77,7 @@ class TcpTransport final : public Transport {
   bool signals_flushed() const;
   void leave();
 
-  mutable Mesh mesh_;  // flushed() notes in it what it has found
+  Mesh mesh_;
   Socket listener_;
   std::map<int, Stranger> strangers_;                    // by descriptor
   std::vector<std::unique_ptr<TcpEndpoint>> endpoints_;  // by number
@@ -227,7 +227,7 @@ void TcpTransport::drop_surplus_strangers() {
 bool TcpTransport::all_sent() const {
   for (const auto& endpoint : endpoints_)
     if (endpoint && !endpoint->flushed()) return false;
-  mesh_.note_unsent(false);
+  mesh_.note_all_sent();
   return true;
 }
 

@@ -90,7 +90,7 @@ TEST(LongMessages, ACallThatIsOverHasSentEverything) {
   SharedMemory shared(64);
   constexpr std::size_t kCount = std::size_t{12} << 20;
   CommunicatorOptions options = over_tcp();
-  options.slice_bytes = std::size_t{4} << 20;  // and queues of that length
+  options.slice_bytes = std::size_t{16} << 20;  // longer than what sockets hold at first
   const bool well = on_processes(2, options, [&](Communicator& c) {
     auto& arrived = *new (shared.as<std::atomic<int>>().data()) std::atomic<int>(0);
     if (!c.barrier().ok()) return false;
