@@ -321,5 +321,17 @@ class Communicator {
 void* allocate(std::size_t bytes);
 void deallocate(void* memory);
 
+// Makes memory that the program got elsewhere (malloc, new, mmap) what allocate() returns, where it
+// is: every rank on this host can load and store its pages from now on, until it is freed, which
+// needs no word to Tutti. With TUTTI_SHARE_HEAP=1 calls do so by themselves. See
+// docs/shared-heap.md for what it costs and what cannot be shared.
+//
+// Errors    unsupported, with the reason: calls work with that memory as before, staged. The system
+//           may not allow it (userfaultfd); not for memory of files, stacks, read-only or locked
+//           memory.
+// Threading any thread. Others may use the memory meanwhile; those that store into it wait.
+// Blocking  for as long as a copy of the memory takes.
+Status register_memory(const void* memory, std::size_t bytes);
+
 }  // namespace tutti
 #pragma GCC visibility pop

@@ -183,6 +183,12 @@ class Transport {
     return -1;
   }
 
+  // A call begins whose buffers will be exported; they are the program's from before it. What is to
+  // be asked once for all of them is asked here. Without it, each export asks for itself. At the
+  // end no peer uses them any more, or they were withdrawn.
+  virtual void begin_direct_call() {}
+  virtual void end_direct_call() {}
+
   // Moves bytes: flushes, receives, accepts connections. True when anything happened.
   // Errors  the first failure of any connection, sticky, naming the rank. The other connections go
   //         on all the same, and every call still moves them.

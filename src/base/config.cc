@@ -38,6 +38,7 @@ constexpr Named<FlightChoice> kFlights[] = {
 constexpr Named<ProgressChoice> kProgresses[] = {{"auto", ProgressChoice::automatic},
                                                  {"off", ProgressChoice::off}};
 constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
+constexpr Named<bool> kFlag[] = {{"0", false}, {"1", true}, {"off", false}, {"on", true}};
 constexpr Named<CheckChoice> kChecks[] = {{"late", CheckChoice::late},
                                           {"strict", CheckChoice::strict}};
 constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::error},
@@ -127,6 +128,10 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      [](std::string_view v, Config& c) {
        return store(choice_of<ProgressChoice>(kProgresses, v), c.progress);
      }},
+    {"TUTTI_SHARE_HEAP", "0|1", "0",
+     "Whether plain buffers (malloc) are made such that peers can reach them, at their first call.",
+     false,
+     [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.share_heap); }},
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},

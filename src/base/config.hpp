@@ -53,6 +53,7 @@ struct Config {
   WaitChoice wait = WaitChoice::automatic;
   ProgressChoice progress = ProgressChoice::automatic;
   bool checksums = false;
+  bool share_heap = false;
   CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};

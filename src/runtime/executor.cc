@@ -65,6 +65,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   }
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
   program_->begin(!call.signature.direct);
+  if (call.signature.direct) transport_.begin_direct_call();
   records_[call.signature.sequence % kRecordsKept] = call.record;
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
@@ -264,6 +265,7 @@ void Executor::withdraw_memory() {
                               call_.signature.count * element_bytes_;
     if (exported) transport_.withdraw_memory(own_memory(buffer), bytes);
   }
+  transport_.end_direct_call();
 }
 
 // Peers of a call that this rank will never make may not be connected to anybody who knows.
@@ -503,6 +505,7 @@ void Executor::finish() {
     call_streams_[i]->received_before += slices_ * peer.receives.size();
   }
   finished_ = true;
+  if (call_.signature.direct) transport_.end_direct_call();
 }
 
 bool Executor::advance_channels() {

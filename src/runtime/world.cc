@@ -3,13 +3,16 @@
 #include "runtime/world.hpp"
 
 #include <algorithm>
+#include <atomic>
 
 #include <fmt/format.h>
 
+#include "base/log.hpp"
 #include "base/try.hpp"
 #include "runtime/host.hpp"
 #include "runtime/planning_topology.hpp"
 #include "transport/checked/transport.hpp"
+#include "transport/shm/heap.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/tcp/transport.hpp"
 
@@ -67,6 +70,15 @@ std::size_t frame_bytes(const base::Config& config, std::string_view transport) 
          (config.checksums ? transport::kChecksumBytes : 0);
 }
 
+// Once in a process: communicators come by the dozen.
+void warn_if_not_shareable(const Members& members, const base::Config& config) {
+  static std::atomic_flag said;
+  const Status possible = transport::can_share_in_place();
+  if (possible.ok() || said.test_and_set()) return;
+  base::Log(config.log, fmt::format("rank {}", members.rank))
+      .warn(fmt::format("TUTTI_SHARE_HEAP=1 has no effect: {}", possible.message()));
+}
+
 Result<std::unique_ptr<Transport>> make_transport(const Members& members,
                                                   const base::Config& config, bool one_host,
                                                   bool ranks_share_cores) {
@@ -88,6 +100,7 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
     choice = one_host ? TransportChoice::shm : TransportChoice::tcp;
   switch (choice) {
     case TransportChoice::shm:
+      if (options.share_in_place) warn_if_not_shareable(members, config);
       return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
       options.frame_bytes_max = frame_bytes(config, "tcp");
@@ -145,6 +158,7 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.context = members.context;
   options.job_secret = members.secret;
   options.ranks_share_cores = ranks_share_cores;
+  options.share_in_place = config.share_heap && config.lowering != base::LoweringChoice::staged;
   options.setup_timeout = config.setup_timeout;
   options.bad_news = members.bad_news;
   return options;

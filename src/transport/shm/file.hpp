@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "base/descriptor.hpp"
@@ -34,6 +35,8 @@ class Mapping {
   std::byte* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
   explicit operator bool() const { return base_ != nullptr; }
+  // From now on somebody else unmaps it.
+  void release() { base_ = nullptr, bytes_ = 0; }
 
  private:
   std::byte* base_ = nullptr;
@@ -43,8 +46,9 @@ class Mapping {
 // "what: the reason that errno gives", as a system_error.
 Status system_error(const char* what);
 
-// A new zero-filled memory file. Errors: system_error.
-Result<Descriptor> make_memory_file(std::size_t bytes);
+// A new zero-filled memory file. Its name is for people, and for the list of mappings. Errors:
+// system_error.
+Result<Descriptor> make_memory_file(std::size_t bytes, const char* name = "tutti");
 
 // When the pages of a mapping are asked for: on first touch (2 us for a new page of 4 KiB, 1 us
 // for one that exists), or all at once (1.5 us and 0.15 us).
@@ -57,12 +61,21 @@ inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 // Maps `bytes` of a file to read and write. Errors: system_error.
 Result<Mapping> map_file(int file, std::size_t bytes, Pages pages);
 
+// The same of a part of it, from a page on; huge pages of the file can be huge ones here, too.
+Result<Mapping> map_part(int file, std::uint64_t offset, std::size_t bytes, Pages pages);
+
 // Asks for all pages of a new file's mapping now, huge ones as far as the system gives them: 16 MiB
 // are there in 1 ms instead of 18. False when there is not that much memory.
 bool populate(const Mapping& mapping);
 
+// Puts pages of a file that are there into the page tables. Requires  whole pages.
+bool populate_quickly(std::byte* memory, std::size_t bytes);
+
 // Maps a file that a peer sent: only if it is a memory file of at least `bytes` whose size is
 // sealed. Errors: corrupt_data, system_error.
 Result<Mapping> map_received(int file, std::size_t bytes, Pages pages);
+
+// Those conditions alone. Errors: corrupt_data.
+Status check_received(int file, std::uint64_t bytes);
 
 }  // namespace tutti::transport::shm

@@ -14,6 +14,7 @@
 
 #include "base/assert.hpp"
 #include "transport/shm/file.hpp"
+#include "transport/shm/remap.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -235,13 +236,26 @@ void shared_deallocate(void* memory) {
 }
 
 std::optional<SharedBlock> find_shared(const void* memory, std::size_t bytes) {
-  return heap().find_block(memory, bytes);
+  if (const auto block = heap().find_block(memory, bytes)) return block;
+  return shm::find_remapped(memory, bytes);
 }
 
-void shared_withdraw(const void* memory, std::size_t bytes) { heap().withdraw(memory, bytes); }
+void shared_withdraw(const void* memory, std::size_t bytes) {
+  heap().withdraw(memory, bytes);
+  shm::withdraw_remapped(memory, bytes);
+}
 
-bool shared_region_exists(std::uint32_t region) { return heap().exists(region); }
+Status share_in_place(const void* memory, std::size_t bytes) {
+  if (find_shared(memory, bytes)) return {};
+  return shm::remap(memory, bytes, shm::Insistence::now);
+}
 
-std::uint64_t shared_generation() { return heap().generation(); }
+Status can_share_in_place() { return shm::remap_possible(); }
+
+bool shared_region_exists(std::uint32_t region) {
+  return heap().exists(region) || shm::remapped_file_exists(region);
+}
+
+std::uint64_t shared_generation() { return heap().generation() + shm::remap_generation(); }
 
 }  // namespace tutti::transport

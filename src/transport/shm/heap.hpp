@@ -19,6 +19,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "tutti/status.hpp"
+
 namespace tutti::transport {
 
 // Zero-filled and page-aligned, or null when the system has no memory left.
@@ -35,6 +37,7 @@ struct SharedBlock {
   std::uint32_t region = 0;  // never 0, never used twice in a process
   std::byte* base = nullptr;
   std::size_t bytes = 0;
+  bool sparse = false;  // most of it is not there: memory that was remapped (remap.hpp)
 };
 
 // The region that holds all of [memory, memory + bytes), if there is one. Threading: any thread.
@@ -46,10 +49,20 @@ std::optional<SharedBlock> find_shared(const void* memory, std::size_t bytes);
 // Threading  any thread; nobody writes to those pages meanwhile.
 void shared_withdraw(const void* memory, std::size_t bytes);
 
+// Makes memory that the program got elsewhere shareable where it is (remap.hpp), for good.
+// Ensures    find_shared finds it.
+// Threading  any thread.
+// Errors     unsupported, with the reason.
+Status share_in_place(const void* memory, std::size_t bytes);
+
+// Whether any memory can be shared so here. Errors: unsupported, with what would help.
+Status can_share_in_place();
+
 // True while the region exists. Threading: any thread.
 bool shared_region_exists(std::uint32_t region);
 
-// Changes whenever a region comes or goes: an answer of find_shared holds as long as this number.
+// Changes whenever a region comes or goes: an answer of find_shared holds as long as this number,
+// and remap_settled() for memory that was not allocated here.
 // Cost: one load. Threading: any thread.
 std::uint64_t shared_generation();
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "transport/shm/remap.hpp"
 
 namespace tutti::transport::shm {
 
@@ -51,12 +52,15 @@ Result<bool> Peer::send_queue(int channel, const Descriptor& file) {
   return send({.kind = MessageKind::queue, .channel = channel}, file.number());
 }
 
-MemoryReference Peer::export_memory(const void* memory, std::size_t bytes) {
-  const std::optional<SharedBlock> block = find_shared(memory, bytes);
+MemoryReference Peer::export_memory(const void* memory, std::size_t bytes, bool in_place) {
+  std::optional<SharedBlock> block = find_shared(memory, bytes);
+  if (!block && in_place && remap(memory, bytes, Insistence::patient).ok())
+    block = find_shared(memory, bytes);
   if (!block) return {};
   if (exported_.count(block->region) == 0) {
-    const Message message{
-        .kind = MessageKind::region, .bytes = block->bytes, .region = block->region};
+    const Message message{.kind = block->sparse ? MessageKind::sparse_region : MessageKind::region,
+                          .bytes = block->bytes,
+                          .region = block->region};
     const Result<bool> sent = send(message, block->file);
     // Whatever stands in the way, frames can do without; a dead peer is noticed elsewhere.
     if (!sent.ok() || !*sent) return {};
@@ -68,13 +72,17 @@ MemoryReference Peer::export_memory(const void* memory, std::size_t bytes) {
 
 std::byte* Peer::import_memory(const MemoryReference& reference, std::size_t bytes) {
   if (!reference.addressable()) return nullptr;
-  auto found = imported_.find(reference.region);
-  if (found == imported_.end()) {
-    // It was sent before the reference was; a failure shows up at the next poll.
-    if (!receive().ok()) return nullptr;
-    found = imported_.find(reference.region);
-    if (found == imported_.end()) return nullptr;
-  }
+  if (std::byte* memory = find_imported(reference, bytes)) return memory;
+  // It was sent before the reference was; a failure shows up at the next poll.
+  if (!receive().ok()) return nullptr;
+  return find_imported(reference, bytes);
+}
+
+std::byte* Peer::find_imported(const MemoryReference& reference, std::size_t bytes) {
+  if (const auto sparse = sparse_.find(reference.region); sparse != sparse_.end())
+    return sparse->second.at(reference.offset, bytes);
+  const auto found = imported_.find(reference.region);
+  if (found == imported_.end()) return nullptr;
   const Mapping& memory = found->second;
   if (reference.offset > memory.bytes() || bytes > memory.bytes() - reference.offset)
     return nullptr;
@@ -117,8 +125,11 @@ Status Peer::take(Received received) {
     return take_queue(message, received.file);
   if (sound && message.kind == MessageKind::region && received.file.open())
     return take_region(message, received.file);
+  if (sound && message.kind == MessageKind::sparse_region && received.file.open())
+    return take_sparse_region(message, std::move(received.file));
   if (sound && message.kind == MessageKind::region_gone) {
     imported_.erase(message.region);
+    sparse_.erase(message.region);
     return {};
   }
   return Status(StatusCode::corrupt_data, "sent a message that makes no sense");
@@ -138,13 +149,24 @@ Status Peer::take_queue(const Message& message, const Descriptor& file) {
   return {};
 }
 
+Status Peer::check_new(std::uint32_t region) const {
+  if (region != 0 && imported_.count(region) == 0 && sparse_.count(region) == 0) return {};
+  return Status(StatusCode::corrupt_data, fmt::format("sent region {} twice", region));
+}
+
 Status Peer::take_region(const Message& message, const Descriptor& file) {
-  if (message.region == 0 || imported_.count(message.region) != 0)
-    return Status(StatusCode::corrupt_data, fmt::format("sent region {} twice", message.region));
+  TUTTI_TRY(check_new(message.region));
   // The owner's pages exist already, which makes asking for all of them cheap.
   Result<Mapping> memory = map_received(file.number(), message.bytes, Pages::at_once);
   TUTTI_TRY(memory);
   imported_.emplace(message.region, std::move(memory).value());
+  return {};
+}
+
+Status Peer::take_sparse_region(const Message& message, Descriptor file) {
+  TUTTI_TRY(check_new(message.region));
+  TUTTI_TRY(check_received(file.number(), message.bytes));
+  sparse_.emplace(message.region, SparseFile(std::move(file), message.bytes));
   return {};
 }
 

@@ -17,6 +17,7 @@
 #include "transport/fifo/queue.hpp"
 #include "transport/shm/board.hpp"
 #include "transport/shm/heap.hpp"
+#include "transport/shm/sparse.hpp"
 #include "transport/shm/wire.hpp"
 #include "tutti/transport.hpp"
 
@@ -53,8 +54,9 @@ class Peer {
   // Errors  peer_lost, system_error.
   Result<bool> send_queue(int channel, const Descriptor& file);
 
-  // As Endpoint. Sends the region's file when the peer does not have it.
-  MemoryReference export_memory(const void* memory, std::size_t bytes);
+  // As Endpoint. Sends the region's file when the peer does not have it. With `in_place`, memory
+  // that is in no region is made one if it can be.
+  MemoryReference export_memory(const void* memory, std::size_t bytes, bool in_place);
   std::byte* import_memory(const MemoryReference& reference, std::size_t bytes);
 
   // Tells the peer which of the regions that it was sent are gone.
@@ -79,7 +81,10 @@ class Peer {
   Result<bool> send(Message message, int file);
   Status take(Received received);
   Status take_queue(const Message& message, const Descriptor& file);
+  Status check_new(std::uint32_t region) const;
   Status take_region(const Message& message, const Descriptor& file);
+  Status take_sparse_region(const Message& message, Descriptor file);
+  std::byte* find_imported(const MemoryReference& reference, std::size_t bytes);
 
   const Self* self_;
   Rank rank_;
@@ -91,6 +96,7 @@ class Peer {
   std::vector<ArrivedQueue> arrived_;
   std::unordered_set<std::uint32_t> exported_;
   std::unordered_map<std::uint32_t, Mapping> imported_;
+  std::unordered_map<std::uint32_t, SparseFile> sparse_;
 };
 
 }  // namespace tutti::transport::shm

@@ -20,6 +20,7 @@
 #include "transport/fifo/endpoint.hpp"
 #include "transport/shm/doorman.hpp"
 #include "transport/shm/peer.hpp"
+#include "transport/shm/sharing.hpp"
 
 namespace tutti::transport {
 namespace shm {
@@ -40,8 +41,13 @@ bool ended(const pollfd* of_peer) {
 
 class ShmEndpoint final : public fifo::QueueEndpoint {
  public:
-  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout, int channel)
-      : QueueEndpoint(peer.rank(), doorbell), peer_(peer), layout_(layout), channel_(channel) {}
+  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout,
+              const Sharing& sharing, int channel)
+      : QueueEndpoint(peer.rank(), doorbell),
+        peer_(peer),
+        layout_(layout),
+        sharing_(sharing),
+        channel_(channel) {}
 
   // Makes the queue that we send through. It can be filled at once; the peer gets it by hand_over.
   Status open() {
@@ -71,11 +77,13 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
   }
 
   MemoryReference export_memory(const void* memory, std::size_t bytes) override {
-    const std::uint64_t generation = shared_generation();
     for (const Exported& known : exported_)
-      if (known.memory == memory && known.bytes >= bytes && known.generation == generation)
+      if (known.memory == memory && known.bytes >= bytes && sharing_.still_lies(known.reference) &&
+          known.generation == shared_generation())
         return known.reference;
-    const MemoryReference reference = peer_.export_memory(memory, bytes);
+    sharing_.note_use();
+    const std::uint64_t generation = shared_generation();
+    const MemoryReference reference = peer_.export_memory(memory, bytes, sharing_.in_place());
     // That ordinary memory has no reference holds for this very length only.
     if (reference.addressable()) {
       exported_[next_exported_] = {memory, bytes, generation, reference};
@@ -99,6 +107,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
   Peer& peer_;
   const fifo::Layout& layout_;
+  const Sharing& sharing_;
   int channel_;
   Descriptor file_;
   Mapping outgoing_;
@@ -129,6 +138,9 @@ class ShmTransport final : public Transport {
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
   Result<bool> poll() override;
   void sleep(std::int64_t timeout_us) override;
+
+  void begin_direct_call() override { sharing_.begin_call(); }
+  void end_direct_call() override { sharing_.end_call(); }
 
   void* allocate_shareable(std::size_t bytes) override { return shared_allocate(bytes); }
   void release_shareable(void* memory) override { shared_deallocate(memory); }
@@ -173,6 +185,7 @@ class ShmTransport final : public Transport {
   std::vector<Address> addresses_;
   Self self_;
   std::size_t frame_bytes_max_;
+  Sharing sharing_;
   fifo::Doorbell& doorbell_;
   fifo::Sleeper sleeper_;
   Descriptor listener_;
@@ -205,6 +218,7 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .layout = fifo::Layout::of(options.frame_bytes_max, options.queue_bytes),
             .board = Board(std::move(board))},
       frame_bytes_max_(options.frame_bytes_max),
+      sharing_(options.share_in_place),
       doorbell_(self_.board.doorbell(options.rank)),
       sleeper_(doorbell_),
       listener_(std::move(listener)),
@@ -325,7 +339,7 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
   Connection& connected = connection(peer_rank, channel);
   if (!connected.endpoint) {
     auto made = std::make_unique<ShmEndpoint>(peer(peer_rank), self_.board.doorbell(peer_rank),
-                                              self_.layout, channel);
+                                              self_.layout, sharing_, channel);
     TUTTI_TRY(made->open());
     if (connected.arrived) made->attach(std::move(connected.arrived));
     live_.push_back(made.get());

@@ -100,7 +100,7 @@ Descriptor take_descriptor(msghdr& header) {
 
 bool plausible(const Message& message) {
   return message.magic == Message::kMagic && message.kind >= MessageKind::ask_board &&
-         message.kind <= MessageKind::region_gone && message.from >= 0 && message.to >= 0 &&
+         message.kind <= MessageKind::sparse_region && message.from >= 0 && message.to >= 0 &&
          message.channel >= 0;
 }
 

@@ -24,12 +24,13 @@
 namespace tutti::transport::shm {
 
 enum class MessageKind : std::uint32_t {
-  ask_board = 1,    // a rank asks rank 0 for the doorbells; carries a proof
-  board = 2,        // the answer, with the file; carries a proof
-  hello = 3,        // the first message of a connection that stays; carries a proof
-  queue = 4,        // the file of a queue from the sender to us, on `channel`
-  region = 5,       // the file of a region of the sender's memory
-  region_gone = 6,  // the sender freed that region
+  ask_board = 1,      // a rank asks rank 0 for the doorbells; carries a proof
+  board = 2,          // the answer, with the file; carries a proof
+  hello = 3,          // the first message of a connection that stays; carries a proof
+  queue = 4,          // the file of a queue from the sender to us, on `channel`
+  region = 5,         // the file of a region of the sender's memory
+  region_gone = 6,    // the sender freed that region
+  sparse_region = 7,  // the file of a region that is mapped piece by piece
 };
 
 // Plain data; both sides run the same build of one job, so that byte order is not a question.
@@ -45,7 +46,7 @@ struct Message {
   std::array<std::uint8_t, 16> nonce = {};  // of a question, and of its answer
   std::array<std::uint8_t, 32> proof = {};
 
-  static constexpr std::uint32_t kMagic = 0x32737474;  // "tts2"; the digit is the version
+  static constexpr std::uint32_t kMagic = 0x33737474;  // "tts3"; the digit is the version
 };
 
 // How a rank can be reached, as its peers learn it in the exchange.

@@ -32,6 +32,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_WAIT", "yield"},
       {"TUTTI_PROGRESS", "off"},
       {"TUTTI_CHECKSUMS", "on"},
+      {"TUTTI_SHARE_HEAP", "1"},
       {"TUTTI_CHECK", "strict"},
       {"TUTTI_TIMEOUT_MS", "1500"},
       {"TUTTI_SETUP_TIMEOUT_MS", "250"},
@@ -58,6 +59,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->wait, WaitChoice::yield);
   EXPECT_EQ(config->progress, ProgressChoice::off);
   EXPECT_TRUE(config->checksums);
+  EXPECT_TRUE(config->share_heap);
   EXPECT_EQ(config->check, CheckChoice::strict);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config->setup_timeout, std::chrono::milliseconds(250));
@@ -132,6 +134,7 @@ TEST(Config, BadValueNamesVariableValueAndWhatIsAllowed) {
       {"TUTTI_REDUCE_ORDER", "tree", "any, rank_tree"},
       {"TUTTI_WAIT", "sleep", "auto, spin, yield, block"},
       {"TUTTI_CHECKSUMS", "yes", "off, on"},
+      {"TUTTI_SHARE_HEAP", "yes", "0, 1"},
       {"TUTTI_LOG", "verbose", "error, warn, info, debug"},
       {"TUTTI_CHANNELS", "65", "from 0 to 64"},
       {"TUTTI_CHANNELS", "two", "from 0 to 64"},

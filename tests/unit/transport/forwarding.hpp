@@ -50,6 +50,8 @@ class ForwardingTransport : public Transport {
   std::size_t frame_bytes_max() const override { return inner_->frame_bytes_max(); }
   int channel_count() const override { return inner_->channel_count(); }
   Rank caller(int channel, Rank after) override { return inner_->caller(channel, after); }
+  void begin_direct_call() override { inner_->begin_direct_call(); }
+  void end_direct_call() override { inner_->end_direct_call(); }
   Result<bool> poll() override { return inner_->poll(); }
   void sleep(std::int64_t timeout_us) override { inner_->sleep(timeout_us); }
   void* allocate_shareable(std::size_t bytes) override { return inner_->allocate_shareable(bytes); }

@@ -199,7 +199,7 @@ TEST_F(SocketTest, NonsenseIsRecognised) {
   ASSERT_GT(send(near_.number(), longer.data(), longer.size(), 0), 0);
   EXPECT_EQ(receive_message(far_).kind, Received::Kind::nonsense);
   for (const Message& bad : {Message{.magic = 1}, Message{.kind = static_cast<MessageKind>(0)},
-                             Message{.kind = static_cast<MessageKind>(7)}, Message{.from = -1},
+                             Message{.kind = static_cast<MessageKind>(8)}, Message{.from = -1},
                              Message{.channel = -1}, Message{.to = -1}}) {
     ASSERT_TRUE(*send_message(near_, bad));
     EXPECT_EQ(receive_message(far_).kind, Received::Kind::nonsense);

@@ -1,0 +1,131 @@
+// remap_table.hpp: what of this process's memory is remapped (remap.hpp), and the thread that keeps
+// that true.
+//
+// Knows pages. Does not know whether it is the only table, nor who asks.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "transport/shm/extents.hpp"
+#include "transport/shm/file.hpp"
+#include "transport/shm/maps.hpp"
+#include "transport/shm/pages.hpp"
+#include "transport/shm/remap.hpp"
+#include "transport/shm/watch.hpp"
+
+namespace tutti::transport::shm {
+
+// Where user memory ends on the systems that we know, unless a program asks for more.
+inline constexpr std::uintptr_t kAddressEnd = std::uintptr_t{1} << 48;
+inline constexpr std::size_t kFilesMost = 64;
+// So that a large buffer does not need its memory twice, and holds nobody for long.
+inline constexpr std::size_t kMovedAtOnce = std::size_t{64} << 20;
+
+// Why something was refused, in words that need no memory; null: it was not.
+using Reason = const char*;
+
+struct File {
+  Descriptor file;
+  std::uint32_t region = 0;
+  std::uint64_t inode = 0;  // as the list of mappings names it: peers' files have others
+};
+
+// Programs that get and free a buffer around each call would have it moved each time, which takes
+// longer than the call does. Each time that memory at an address went, or could not be moved, the
+// next attempt is put off for twice as many calls.
+class Patience {
+ public:
+  // Whether it is time to try memory that begins there.
+  bool over(std::uintptr_t begin) {
+    Slot& slot = slot_of(begin);
+    if (slot.begin != begin || slot.wait == 0) return true;
+    --slot.wait;
+    return false;
+  }
+  void lost(std::uintptr_t begin) {
+    Slot& slot = slot_of(begin);
+    if (slot.begin != begin) slot = {begin, 0, 0};
+    slot.times = std::min(slot.times + 1, kTimesMost);
+    slot.wait = (1U << slot.times) - 1;
+  }
+
+ private:
+  static constexpr unsigned kTimesMost = 12;
+  struct Slot {
+    std::uintptr_t begin = 0;
+    unsigned times = 0;
+    unsigned wait = 0;
+  };
+  Slot& slot_of(std::uintptr_t begin) { return slots_[begin / kPageBytes * 0x9e3779b1U % kSlots]; }
+  static constexpr std::size_t kSlots = 256;
+  std::array<Slot, kSlots> slots_ = {};
+};
+
+class RemapTable {
+ public:
+  Status start();
+  Reason add(std::uintptr_t begin, std::uintptr_t end, bool patient);
+  std::optional<SharedBlock> find(std::uintptr_t begin, std::uintptr_t end);
+  void withdraw(std::uintptr_t begin, std::uintptr_t end);
+  bool exists(std::uint32_t region);
+  std::size_t bytes();
+  bool settled() const { return !in_use_.load(std::memory_order_acquire) || watch_.settled(); }
+  bool owns(const MappedRange& range) const;
+  bool in_use() const { return in_use_.load(std::memory_order_acquire); }
+  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  void before_fork();
+  void after_fork() { forks_.fetch_sub(1); }
+  void close_in_child();
+  void begin_use() { uses_.fetch_add(1); }
+  void end_use() { uses_.fetch_sub(1); }
+  [[noreturn]] void serve();
+
+ private:
+  // Memory up to `end` that is to be moved, or that grew in place and is in the file already.
+  struct Kind {
+    std::uintptr_t end = 0;
+    bool in_file = false;
+  };
+
+  Reason use_file();
+  Reason add_gap(std::uintptr_t begin, std::uintptr_t end);
+  Reason look_at(std::uintptr_t address, Kind& kind) const;
+  bool is_current(const MappedRange& range) const;
+  Reason move(std::uintptr_t begin, std::uintptr_t end);
+  Reason keep(std::uintptr_t begin, std::uintptr_t end);
+  void take_back(const Extent& extent);
+  void take_back_if_there(const Extent& extent);
+  bool still_there(const Extent& extent) const;
+  void hear(const WatchEvent& event);
+  void forget(std::uintptr_t begin, std::uintptr_t end);
+  void wait_for_calls() const;
+  bool find_moved(MappedRange& moved) const;
+  void bring_home_moved();
+  void empty(const WatchEvent& event);
+  void retire(int file);
+  void close_unused();
+  void drop_pages(const Extent& extent);
+  const Descriptor& descriptor(int file) const {
+    return files_[static_cast<std::size_t>(file)].file;
+  }
+
+  std::mutex mutex_;
+  Watch watch_;
+  Hold hold_;
+  Extents extents_;
+  std::array<File, kFilesMost> files_;
+  int current_ = -1;  // the file that takes new memory
+  std::uint32_t last_region_ = kFirstRemapRegion;
+  Patience patience_;
+  std::atomic<bool> in_use_{false};  // something was ever remapped
+  std::atomic<std::uint64_t> generation_{0};
+  std::atomic<int> uses_{0};   // calls that may be using remapped memory
+  std::atomic<int> forks_{0};  // under way
+};
+
+}  // namespace tutti::transport::shm
