@@ -113,6 +113,7 @@ class Target {
         mine_(notes[rank]) {}
 
   void run() {
+    if (shares_plain_memory()) make_shared();  // which keeps files open
     mine_.files_before = open_descriptors();
     mine_.process = getpid();
     if (options_.kind == "startup") arm(options_.first, options_.after_us);
@@ -130,7 +131,9 @@ class Target {
     } else {
       note_error(joined.status());
     }
-    for (float*& memory : shared_) tutti::deallocate(std::exchange(memory, nullptr));
+    for (float*& memory : shared_)
+      shares_plain_memory() ? std::free(std::exchange(memory, nullptr))
+                            : tutti::deallocate(std::exchange(memory, nullptr));
     mine_.files_after = open_descriptors();
     mine_.finished = 1;
   }
@@ -283,10 +286,25 @@ class Target {
   float* buffer(std::uint64_t dice, std::size_t which, std::size_t count) {
     if (owned_.empty())
       for (int i = 0; i < 2; ++i) owned_.emplace_back(buffer_count_);
-    if (shared_[which] == nullptr)
-      shared_[which] = static_cast<float*>(tutti::allocate(buffer_count_ * sizeof(float)));
+    make_shared();
     static_cast<void>(count);
     return (dice >> 20 & 1) != 0 ? shared_[which] : owned_[which].data();
+  }
+
+  static bool shares_plain_memory() {
+    const char* asked = std::getenv("TUTTI_SHARE_HEAP");
+    return asked != nullptr && std::string(asked) == "1";
+  }
+
+  // Memory that peers can touch, of one kind or the other.
+  void make_shared() {
+    const std::size_t bytes = buffer_count_ * sizeof(float);
+    for (float*& memory : shared_) {
+      if (memory != nullptr) continue;
+      void* made = shares_plain_memory() ? std::malloc(bytes) : tutti::allocate(bytes);
+      if (shares_plain_memory()) static_cast<void>(tutti::register_memory(made, bytes));
+      memory = static_cast<float*>(made);
+    }
   }
 
   // Shrinks until the ranks that are left have done a collective and it was right.
