@@ -24,23 +24,28 @@ bool anything_remapped() {
   return table != nullptr && table->in_use();
 }
 
-void before_fork() {
-  if (anything_remapped()) current_table().load()->before_fork();
+// By all threads; whether there is a table yet or not, because one may come before a fork is over.
+std::atomic<int>& forks_under_way() {
+  static std::atomic<int> forks{0};
+  return forks;
 }
 
-void after_fork() {
-  if (anything_remapped()) current_table().load()->after_fork();
+void before_fork() {
+  forks_under_way().fetch_add(1);
+  if (RemapTable* table = current_table().load()) table->before_fork();
 }
+
+void after_fork() { forks_under_way().fetch_sub(1); }
 
 // A child begins without a table.
 void after_fork_in_child() {
+  forks_under_way().store(0);
   if (RemapTable* table = current_table().exchange(nullptr)) table->close_in_child();
 }
 
-void heed_forks() {
-  [[maybe_unused]] static const int heeded =
-      pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
+// From the start of the program, so that no fork is under way of which only the end is heard.
+[[maybe_unused]] const int heeds_forks =
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
 
 // Made on first use and never destroyed, as the heap. In pages of its own, because what it says of
 // memory must not lie in that memory. Null with the reason when it cannot work here.
@@ -57,14 +62,13 @@ RemapTable* table_or(Status& refused) {
     refused = system_error("mmap");
     return nullptr;
   }
-  RemapTable* table = new (room) RemapTable;
+  RemapTable* table = new (room) RemapTable(forks_under_way());
   refused = table->start();
   if (!refused.ok()) {
     *remembered = refused;
     return nullptr;  // its thread, if there is one, waits for nothing
   }
-  heed_forks();
-  current_table().store(table, std::memory_order_release);
+  current_table().store(table);  // before anybody asks whether a fork is under way
   return table;
 }
 

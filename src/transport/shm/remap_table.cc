@@ -211,7 +211,7 @@ std::optional<SharedBlock> RemapTable::find(std::uintptr_t begin, std::uintptr_t
   const std::lock_guard lock(mutex_);
   const Extent* found = extents_.at_or_after(begin);
   if (found == nullptr || found->begin > begin || found->end < end) return std::nullopt;
-  if (!watch_.settled()) return std::nullopt;
+  if (forks_.load() != 0 || !watch_.settled()) return std::nullopt;
   const File& file = files_[static_cast<std::size_t>(found->file)];
   return SharedBlock{.file = file.file.number(),
                      .region = file.region,
@@ -265,8 +265,9 @@ void RemapTable::take_back(const Extent& extent) {
 // program's next step the C library repairs the allocator's locks in it. So nothing is shared while
 // a process forks. What others, who go on, free meanwhile is not there to be taken back.
 void RemapTable::before_fork() {
-  forks_.fetch_add(1);
-  generation_.fetch_add(1);  // who remembers, asks; who asks later, finds nothing
+  generation_.fetch_add(1);  // who remembers, asks; who asks from now on, finds nothing
+  { const std::lock_guard lock(mutex_); }  // who had not heard of the fork is done
+  if (!in_use()) return;
   wait_for_calls();
   const std::lock_guard lock(mutex_);
   Extent extent;
@@ -274,7 +275,7 @@ void RemapTable::before_fork() {
     for (std::uintptr_t at = extent.begin; at < extent.end;) {
       const std::uintptr_t next = (at + kHugePageBytes) / kHugePageBytes * kHugePageBytes;
       const Extent piece = extent.part(at, next);
-      take_back_if_there(piece);
+      take_back_what_is_there(piece);
       if (piece.file == current_) drop_pages(piece);
       at = piece.end;
     }
@@ -298,31 +299,50 @@ void RemapTable::wait_for_calls() const {
   }
 }
 
-// Looks for the memory again last of all, because nobody hears any more when it goes.
-void RemapTable::take_back_if_there(const Extent& extent) {
+// Parts of an extent may be gone that nobody has told of yet: whoever unmapped them waits for the
+// lock. The others must not lose theirs.
+void RemapTable::take_back_what_is_there(Extent extent) {
+  constexpr int kTriesMost = 10'000;
+  for (int tries = 0;; ++tries) {
+    const Extent left = first_left(extent);
+    if (left.bytes() == 0) return;
+    if (take_back_whole(left)) extent = extent.part(left.end, extent.end);
+    // Otherwise some of it went just now, and there is less of it each time.
+    TUTTI_ASSERT(tries < kTriesMost, "memory that a forked child must not share can be replaced");
+  }
+}
+
+// False, and nothing is lost, when some of it is not there any more. Looks for it again last of
+// all, because nobody hears by then when it goes.
+bool RemapTable::take_back_whole(const Extent& extent) {
   const std::size_t bytes = extent.bytes();
   Mapping fresh = private_memory(bytes);
   TUTTI_ASSERT(static_cast<bool>(fresh), "memory for what a forked child must not share");
   watch_.end(extent.begin, bytes);
-  if (!hold_.begin(extent.begin, bytes)) return;
+  if (!hold_.begin(extent.begin, bytes)) return false;
   // From the file, which is there in any case.
   const bool copied =
       read_pages(fresh.base(), descriptor(extent.file).number(), extent.offset, bytes);
   TUTTI_ASSERT(copied, "pages of a memory file can be read");
-  if (still_there(extent) && put_in_place(fresh, at_address(extent.begin)))
+  if (first_left(extent).bytes() == bytes && put_in_place(fresh, at_address(extent.begin))) {
     hold_.end_replaced(extent.begin, bytes);
-  else
-    hold_.give_up(extent.begin, bytes);
+    return true;
+  }
+  hold_.give_up(extent.begin, bytes);
+  return false;
 }
 
-bool RemapTable::still_there(const Extent& extent) const {
+// The first piece of an extent that still lies where it did, in one mapping; empty when there is
+// none.
+Extent RemapTable::first_left(const Extent& extent) const {
+  const std::uint64_t inode = files_[static_cast<std::size_t>(extent.file)].inode;
   MapsReader maps;
   MappedRange range;
-  while (maps.next(range) && range.end <= extent.begin) {
-  }
-  return range.begin <= extent.begin && extent.end <= range.end && range.shared &&
-         range.inode == files_[static_cast<std::size_t>(extent.file)].inode &&
-         range.offset + (extent.begin - range.begin) == extent.offset;
+  while (maps.next(range) && range.begin < extent.end)
+    if (range.end > extent.begin && range.shared && range.inode == inode &&
+        range.offset - range.begin == extent.offset - extent.begin)
+      return extent.part(range.begin, range.end);
+  return {};
 }
 
 // ---- Files ----

@@ -68,6 +68,8 @@ class Patience {
 
 class RemapTable {
  public:
+  // `forks`: how many are under way; before_fork() is called after it has grown.
+  explicit RemapTable(const std::atomic<int>& forks) : forks_(forks) {}
   Status start();
   Reason add(std::uintptr_t begin, std::uintptr_t end, bool patient);
   std::optional<SharedBlock> find(std::uintptr_t begin, std::uintptr_t end);
@@ -77,9 +79,8 @@ class RemapTable {
   bool settled() const { return !in_use_.load(std::memory_order_acquire) || watch_.settled(); }
   bool owns(const MappedRange& range) const;
   bool in_use() const { return in_use_.load(std::memory_order_acquire); }
-  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+  std::uint64_t generation() const { return generation_.load(); }
   void before_fork();
-  void after_fork() { forks_.fetch_sub(1); }
   void close_in_child();
   void begin_use() { uses_.fetch_add(1); }
   void end_use() { uses_.fetch_sub(1); }
@@ -99,8 +100,9 @@ class RemapTable {
   Reason move(std::uintptr_t begin, std::uintptr_t end);
   Reason keep(std::uintptr_t begin, std::uintptr_t end);
   void take_back(const Extent& extent);
-  void take_back_if_there(const Extent& extent);
-  bool still_there(const Extent& extent) const;
+  void take_back_what_is_there(Extent extent);
+  bool take_back_whole(const Extent& extent);
+  Extent first_left(const Extent& extent) const;
   void hear(const WatchEvent& event);
   void forget(std::uintptr_t begin, std::uintptr_t end);
   void wait_for_calls() const;
@@ -114,6 +116,7 @@ class RemapTable {
     return files_[static_cast<std::size_t>(file)].file;
   }
 
+  const std::atomic<int>& forks_;
   std::mutex mutex_;
   Watch watch_;
   Hold hold_;
@@ -124,8 +127,7 @@ class RemapTable {
   Patience patience_;
   std::atomic<bool> in_use_{false};  // something was ever remapped
   std::atomic<std::uint64_t> generation_{0};
-  std::atomic<int> uses_{0};   // calls that may be using remapped memory
-  std::atomic<int> forks_{0};  // under way
+  std::atomic<int> uses_{0};  // calls that may be using remapped memory
 };
 
 }  // namespace tutti::transport::shm

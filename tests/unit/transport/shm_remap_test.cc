@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,74 +20,12 @@
 #include "transport/shm/file.hpp"
 #include "transport/shm/heap.hpp"
 #include "transport/shm/remap.hpp"
-#include "transport/shm/sparse.hpp"
+#include "unit/transport/remapping.hpp"
 
 namespace tutti::transport {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kHuge = std::size_t{2} << 20;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
-std::byte pattern(std::size_t i, unsigned seed = 0) {
-  return static_cast<std::byte>((i * 2654435761U >> 7) + seed * 37);
-}
-void fill(void* memory, std::size_t bytes, unsigned seed = 0) {
-  for (std::size_t i = 0; i < bytes; ++i) static_cast<std::byte*>(memory)[i] = pattern(i, seed);
-}
-bool holds(const void* memory, std::size_t bytes, unsigned seed = 0) {
-  for (std::size_t i = 0; i < bytes; ++i)
-    if (static_cast<const std::byte*>(memory)[i] != pattern(i, seed)) return false;
-  return true;
-}
-
-std::byte* map_plain(std::size_t bytes, void* place = nullptr, int flags = 0) {
-  void* memory =
-      mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
-}
-
-// What a peer that got the file maps of it.
-class PeersView {
- public:
-  PeersView(const void* memory, std::size_t bytes) {
-    const auto block = find_shared(memory, bytes);
-    if (!block) return;
-    file_.emplace(shm::Descriptor(dup(block->file)), block->bytes);
-    offset_ = static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - block->base);
-    memory_ = file_->at(offset_, bytes);
-  }
-  std::byte* memory() const { return memory_; }
-
- private:
-  std::optional<shm::SparseFile> file_;
-  std::uint64_t offset_ = 0;
-  std::byte* memory_ = nullptr;
-};
-
-class RemapTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (const Status possible = can_share_in_place(); !possible.ok())
-      GTEST_SKIP() << possible.to_string();
-  }
-};
-
-// Runs `body` in a child, for what would spoil this process. Requires  no lock that `body` needs.
-int in_child(const std::function<int()>& body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  if (waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
-  return WEXITSTATUS(status);
-}
+using namespace testing;
 
 // ---- Moving ----
 
@@ -477,98 +414,6 @@ TEST_F(RemapTest, ThreadsMayShareAndFreeAtOnce) {
         std::free(memory);
       }
     });
-  for (auto& thread : threads) thread.join();
-}
-
-// ---- Children ----
-
-TEST_F(RemapTest, AForkedChildHasACopyOfItsOwn) {
-  constexpr std::size_t kBytes = 2 * kHuge + 3 * kPage;
-  std::byte* first = map_plain(kBytes);
-  auto* second = static_cast<std::byte*>(std::malloc(100'000));
-  fill(first, kBytes, 1);
-  fill(second, 100'000, 2);
-  ASSERT_TRUE(share_in_place(first, kBytes).ok());
-  ASSERT_TRUE(share_in_place(second, 100'000).ok());
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    char go = 0;
-    bool good = read(ends[0], &go, 1) == 1;  // the parent has changed its own by then
-    good = good && holds(first, kBytes, 1) && holds(second, 100'000, 2);
-    good = good && !find_shared(first, kBytes);
-    std::memset(first, 0x55, kBytes);
-    std::memset(second, 0x55, 100'000);
-    // A child may begin anew, but under the thread sanitizer no child may begin a thread.
-    if (!kSanitized)
-      good = good && share_in_place(second, 100'000).ok() && find_shared(second, 100'000);
-    std::free(second);
-    munmap(first, kBytes);
-    _exit(good ? 0 : 1);
-  }
-  fill(first, kBytes, 3);
-  fill(second, 100'000, 4);
-  ASSERT_EQ(write(ends[1], "g", 1), 1);
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(holds(first, kBytes, 3));
-  EXPECT_TRUE(holds(second, 100'000, 4));
-  EXPECT_TRUE(!find_shared(first, kBytes) && share_in_place(first, kBytes).ok());
-  EXPECT_TRUE(holds(first, kBytes, 3));
-  close(ends[0]);
-  close(ends[1]);
-  munmap(first, kBytes);
-  std::free(second);
-}
-
-// In a child the C library writes to the allocator's books before anybody else can do anything.
-TEST_F(RemapTest, AForkDoesNotReachTheParentsAllocator) {
-  if (kSanitized) GTEST_SKIP() << "under a sanitizer fork() holds locks that threads need";
-  for (int round = 0; round < 20; ++round) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < 3; ++t)
-      threads.emplace_back([] {
-        // The first of a thread's memory lies on a page with the books of its arena.
-        void* memory = std::calloc(30'000, 1);
-        (void)share_in_place(memory, 30'000);  // or another thread is forking just now
-        EXPECT_EQ(in_child([] { return 0; }), 0);
-        std::free(memory);
-      });
-    for (auto& thread : threads) thread.join();
-  }
-}
-
-// While others get and free memory, too.
-TEST_F(RemapTest, ForksAmongThreadsThatShareAndFree) {
-  if (kSanitized) GTEST_SKIP() << "under a sanitizer fork() holds locks that threads need";
-  std::atomic<bool> done{false};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < 3; ++t)
-    threads.emplace_back([&, t] {
-      for (unsigned i = 0; !done.load(); ++i) {
-        const std::size_t bytes = 20'000 + (i * 7919 + t * 104'729) % 600'000;
-        auto* memory = static_cast<std::byte*>(std::malloc(bytes));
-        fill(memory, bytes, t + i);
-        (void)share_in_place(memory, bytes);
-        ASSERT_TRUE(holds(memory, bytes, t + i));
-        std::free(memory);
-      }
-    });
-  std::vector<std::byte> mine(700'000);
-  for (unsigned i = 0; i < 60; ++i) {
-    fill(mine.data(), mine.size(), i);
-    (void)share_in_place(mine.data(), mine.size());
-    EXPECT_EQ(in_child([&] {
-                const bool good = holds(mine.data(), mine.size(), i);
-                std::memset(mine.data(), 0, mine.size());
-                return good ? 0 : 1;
-              }),
-              0);
-    ASSERT_TRUE(holds(mine.data(), mine.size(), i));
-  }
-  done = true;
   for (auto& thread : threads) thread.join();
 }
 
