@@ -153,8 +153,8 @@ Status read_options(const Options& options, Question& question) {
   return {};
 }
 
-// On this machine, where it was measured: as a communicator of such ranks would plan.
-Status read_tuning(const Options& options, Question& question) {
+// On this machine: as a communicator of such ranks would plan, by what was measured where it was.
+Status read_machine(const Options& options, Question& question) {
   const VertexId seat = question.placement.front();
   if (!options.topology.empty() || question.topology.vertex(seat).kind == VertexKind::gpu)
     return {};
@@ -163,10 +163,9 @@ Status read_tuning(const Options& options, Question& question) {
   config.tuning_file = base::value_of(environment, "TUTTI_TUNING_FILE");
   const auto tuning = runtime::find_tuning(config, environment, base::Log());
   TUTTI_TRY(tuning);
-  if (!tuning->table) return {};
   collectives::TuningKey key = tune_key(options.transport, question.ranks());
   key.direct = key.direct && options.direct;
-  const auto* figures = tuning->table->figures(key.transport);
+  const auto* figures = tuning->table ? tuning->table->figures(key.transport) : nullptr;
   const std::vector<runtime::HostCard> cards(question.placement.size(), runtime::describe_host());
   auto seen = runtime::planning_topology(cards, key.direct, figures);
   TUTTI_TRY(seen);
@@ -180,6 +179,7 @@ Status read_tuning(const Options& options, Question& question) {
   if (options.frame.empty())
     planning.frame_bytes_max = runtime::frame_bytes_of(key.transport, planning.slice_bytes);
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
+  if (!tuning->table) return {};
   planning.measured = {tuning->table, tuning->table->place(key)};
   question.tuning =
       fmt::format("tuning: {} ({} with {} ranks on {} cores: {})\n", tuning->source, key.transport,
@@ -199,7 +199,7 @@ Result<Question> read_question(const Options& options) {
   TUTTI_TRY(read_sizes(options, question));
   TUTTI_TRY(read_place(options, question));
   TUTTI_TRY(read_options(options, question));
-  TUTTI_TRY(read_tuning(options, question));
+  TUTTI_TRY(read_machine(options, question));
   return question;
 }
 

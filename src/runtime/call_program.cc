@@ -149,4 +149,10 @@ std::size_t CallProgram::memory_bytes() const {
   return bytes;
 }
 
+bool CallProgram::any_staged() const {
+  return std::any_of(operands_.begin(), operands_.end(), [](const CallOperand& operand) {
+    return operand.is_message && operand.way == Way::staged;
+  });
+}
+
 }  // namespace tutti::runtime

@@ -96,6 +96,8 @@ class CallProgram {
   // Once we know which of its buffers we can address, too: all else.
   void decide_all(std::size_t peer, const collectives::Addressable& mine,
                   const collectives::Addressable& theirs);
+  // Whether any message is decided to be staged.
+  bool any_staged() const;
 
  private:
   void decide_ready(const std::vector<std::uint32_t>& messages,

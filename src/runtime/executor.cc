@@ -18,9 +18,6 @@
 namespace tutti::runtime {
 namespace {
 
-// Slices of a channel in flight. More would only help chains deeper than this.
-constexpr std::size_t kWindowMax = 8;
-
 // Programs that are kept laid out: as many shapes as a training step calls again and again.
 constexpr std::size_t kProgramsKept = 16;
 
@@ -77,9 +74,8 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     p.settled = !call.signature.direct;
     arrivals_due_ += p.arrival_due ? 1 : 0;
   }
-  short_done_ = {};
-  if (short_.empty()) reset_channels();
-  slices_left_ = channels_.size() * slices_;
+  begin_slices();
+  cut_undecided_ = slices_if_direct_ != slices_by_frame_;
   finished_ = false;
   // A call that only sends waits for nobody, and would never hear.
   for (std::size_t peer = 0; peer < peers_.size(); ++peer)
@@ -88,16 +84,6 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
       return status_;
     }
   return Status();
-}
-
-void Executor::reset_channels() {
-  for (Channel& channel : channels_) {
-    channel.first_slice = 0;
-    std::fill(channel.phases.begin(), channel.phases.end(), Phase::waiting);
-    std::fill(channel.first.begin(), channel.first.end(), 0);
-    std::fill(channel.left.begin(), channel.left.end(),
-              static_cast<std::int32_t>(program_->steps().size()));
-  }
 }
 
 // What only depends on the plan, the type and the count.
@@ -109,11 +95,6 @@ Status Executor::set_up(const collectives::Plan& plan) {
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
   choose_program(plan.program);
-  const Result<std::size_t> slices = choose_slices(plan);
-  TUTTI_TRY(slices);
-  slices_ = *slices;
-  geometry_ = collectives::Geometry(signature.count, program.shape.chunks, channels, slices_);
-  window_ = std::min(slices_, kWindowMax);
   streaming_ =
       signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
       options_.streaming_bytes;
@@ -122,61 +103,9 @@ Status Executor::set_up(const collectives::Plan& plan) {
   destination_pointers_.make_room(program_->operands_max());
   slot_pointers_.make_room(program_->operands_max());
   channels_.resize(index(channels));
-  for (Channel& channel : channels_) {
-    channel.phases.resize(window_ * program.steps.size());
-    channel.first.resize(window_);
-    channel.left.resize(window_);
-  }
-  choose_way();
+  TUTTI_TRY(choose_cut(plan));
   TUTTI_TRY(prepare_scratch());
   return connect();
-}
-
-// Whether the call is one of those that have a short program.
-void Executor::choose_way() {
-  const std::size_t chunk_bytes =
-      call_.signature.count * element_bytes_ / index(program_->lowered().shape.chunks);
-  const bool whole =
-      channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr && !is_long(chunk_bytes);
-  if (whole && ShortProgram::fits(*program_))
-    short_.lay_out(*program_, geometry_, element_bytes_);
-  else
-    short_.clear();
-}
-
-// How many slices the call is cut into.
-Result<std::size_t> Executor::choose_slices(const collectives::Plan& plan) {
-  const ScheduleShape& shape = plan.program->shape;
-  const std::size_t bytes = std::min(plan.settings.slice_bytes, frame_bytes_max_);
-  slice_elements_ = bytes / (element_bytes_ * index(shape.message_chunks_max));
-  const std::size_t slices =
-      call_.blocks != nullptr
-          ? (slice_elements_ == 0 ? 0 : measure_blocks())
-          : collectives::slices_needed(shape, call_.signature.count, element_bytes_,
-                                       plan.settings.channels, bytes);
-  if (slices > 0) return slices;
-  return Status(StatusCode::unsupported,
-                fmt::format("algorithm {}: slices of {} bytes cannot hold {} chunks of {}; use "
-                            "larger slices (TUTTI_SLICE_BYTES) or another algorithm",
-                            plan.algorithm, bytes, shape.message_chunks_max,
-                            to_string(call_.signature.type)));
-}
-
-// The slices of every message where blocks differ in size; returns the largest number.
-std::size_t Executor::measure_blocks() {
-  operand_slices_.clear();
-  std::size_t most = 1;
-  for (const CallStep& step : program_->steps()) {
-    const CallOperand& memory = program_->operand(step.in_memory);
-    std::uint32_t slices = 1;
-    for (int piece = 0; piece < step.pieces; ++piece)
-      slices = std::max(
-          slices,
-          slices_of(call_.blocks->at(memory.buffer, memory.chunk + piece).count, slice_elements_));
-    operand_slices_.resize(step.end, slices);
-    most = std::max<std::size_t>(most, slices);
-  }
-  return most;
 }
 
 void Executor::choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program) {
@@ -472,6 +401,7 @@ bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
 bool Executor::advance() {
   if (done()) return false;
   bool moved = call_.signature.direct && meet_peers();
+  if (cut_undecided_ && !decide_cut()) return moved || (!done() && hear_of_failures());
   moved |= advance_steps();
   const bool meets = short_.empty() || !moved;
   if (meets && arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {

@@ -93,7 +93,7 @@ class Executor {
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool linger(int looks);
   // Whether calls are short enough for that.
-  bool may_linger() const { return !short_.empty(); }
+  bool may_linger() const { return !short_.empty() && !cut_undecided_; }
 
   // Ranks that run on this one's very core, by number: to look for what they do is in vain.
   void share_core_with(std::vector<bool> ranks) { neighbours_ = std::move(ranks); }
@@ -216,13 +216,19 @@ class Executor {
   // A call's plan in the form that is run. Calls come back with the same few plans.
   bool repeats(const Call& call, const collectives::Plan& plan) const;
   Status set_up(const collectives::Plan& plan);
-  void choose_way();
-  void reset_channels();
-  Result<std::size_t> choose_slices(const collectives::Plan& plan);
-  std::size_t measure_blocks();
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
   Status prepare_scratch();
   Status connect();
+
+  // Into slices (executor_cut.cc).
+  Status choose_cut(const collectives::Plan& plan);
+  Result<std::size_t> choose_slices(const collectives::Plan& plan);
+  std::size_t measure_blocks();
+  void cut_into(std::size_t slices);
+  bool decide_cut();
+  void choose_way();
+  void begin_slices();
+  void reset_channels();
 
   bool hear_of_failures();
   bool is_stray(Rank from, const Frame& frame) const;
@@ -362,6 +368,10 @@ class Executor {
   std::size_t slice_elements_ = 1;             // of a block
   std::vector<std::uint32_t> operand_slices_;  // of blocks that differ in size
   std::size_t slices_ = 1;
+  std::size_t slices_by_frame_ = 1;   // if any message may be staged
+  std::size_t slices_if_direct_ = 1;  // if none is
+  bool cut_undecided_ = false;        // which of these the call has; no step is taken before
+  bool long_slices_ = false;          // which it was the last time
   std::size_t element_bytes_ = 1;
   std::size_t window_ = 1;
   bool streaming_ = false;

@@ -45,7 +45,7 @@ bool Executor::advance_short() {
 }
 
 bool Executor::linger(int looks) {
-  if (short_.empty()) return false;
+  if (!may_linger()) return false;
   for (int look = 0; look < looks && !done(); ++look) {
     const bool met = call_.signature.direct && arrivals_due_ > 0 && meet_peers();
     if (advance_short() || met) {

@@ -21,8 +21,7 @@ inline constexpr std::size_t kFrameBytes = 128 * 1024;
 inline constexpr std::size_t kSocketFrameBytes = 240 * 1024;
 // Of the transport of that name. `slice_bytes`: as it is wished, 0 for none.
 constexpr std::size_t frame_bytes_of(std::string_view transport, std::size_t slice_bytes) {
-  if (slice_bytes > 0) return std::max(kFrameBytes, slice_bytes);
-  return transport == "tcp" ? kSocketFrameBytes : kFrameBytes;
+  return std::max(transport == "tcp" ? kSocketFrameBytes : kFrameBytes, slice_bytes);
 }
 // Two hide what a channel waits for; measured on one host, four are no faster. With all of them in
 // use a peer costs less than 1 MiB.

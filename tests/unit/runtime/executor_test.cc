@@ -282,33 +282,74 @@ TEST(Executor, SomeMemoryIsSharedAndSomeIsNot) {
   }
 }
 
+// Slices of two ranks are longer where nothing is staged, and the same calls come with buffers of
+// either kind in turns.
+TEST(Executor, TwoRanksCutAlikeWhateverIsShared) {
+  int shared = 0;  // of ten buffers that are shown
+  std::uint64_t shown = 0;
+  const auto shares = [&] { return (++shown * 0x9e3779b97f4a7c15U >> 40) % 10 < unsigned(shared); };
+  MemoryRanks world(2, shares);
+  for (const Algorithm& algorithm : collectives::all_algorithms()) {
+    if (!algorithm.shape(2, 1, 1).ok() || algorithm.collective == Collective::barrier) continue;
+    const Case c{&algorithm, {algorithm.collective, 2, 1, 150'001}, 1, {1, 4096, true}, false};
+    const std::vector<Plan> plans = MemoryRanks::make_plans(c);
+    for (const int share : {10, 0, 10, 9, 9, 5, 10}) {
+      shared = share;
+      world.run(c, plans);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+}
+
+// Rank 1 stores what is ready when rank 0 has come: all of it at a time, or half a mebibyte.
+TEST(Executor, SlicesAreLongWhereNothingIsStaged) {
+  struct Expected {
+    std::size_t count;
+    PlanSettings settings;
+    int ranks;
+    std::uint64_t slices;
+  };
+  for (const auto& [count, settings, ranks, slices] :
+       {Expected{65'536, {1, 4096, true}, 2, 1}, Expected{65'537, {1, 4096, true}, 2, 2},
+        Expected{262'144, {1, 4096, true}, 2, 4}, Expected{65'536, {1, 2048, true}, 2, 256},
+        Expected{65'536, {1, 4096, true}, 3, 128}}) {
+    SCOPED_TRACE(count);
+    MemoryRanks world(ranks);
+    const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
+    world.run({*algorithm, {Collective::all_gather, ranks, 0, count}, 1, settings, false});
+    EXPECT_EQ((*world.transports[0]->endpoint(1, 0))->signalled(Signal::produced), slices);
+  }
+}
+
 // Memory that a peer cannot address goes through the queue, and waits for nobody before it does.
 TEST(Executor, WhoCannotShareSendsBeforeAnybodyHasArrived) {
-  transport::TransportOptions options;
-  options.size = 2;
-  auto world = transport::MemoryWorld::make(options);
-  auto other = transport::make_memory_transport(world, 1);
-  PrivateTransport mine(transport::make_memory_transport(world, 0), [] { return false; });
-  Executor executor(mine);
-  const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
-  const Case c{*algorithm, {Collective::all_gather, 2, 0, 100}, 1, {1, 65536, true}, false};
-  const std::vector<Plan> plans = MemoryRanks::make_plans(c);
-  const Buffers buffers = make_buffers(c.shape, 0, false);
-  const Signature signature{1, Collective::all_gather, DataType::int64, ReduceOp::sum, true, 0, 100,
-                            42};
-  ASSERT_TRUE(
-      executor.start(Call::signed_as(signature, buffers.input, buffers.output), plans[0]).ok());
-  Endpoint& from_0 = **other->endpoint(0, 0);
-  ASSERT_TRUE(mine.poll().ok());
-  executor.advance();
-  ASSERT_TRUE(other->poll().ok());
-  Frame frame;
-  ASSERT_TRUE(from_0.peek(frame));
-  EXPECT_EQ(frame.tag, static_cast<std::uint32_t>(FrameTag::arrival));
-  from_0.release();
-  ASSERT_TRUE(from_0.peek(frame));
-  EXPECT_EQ(frame.tag, static_cast<std::uint32_t>(FrameTag::data));
-  EXPECT_EQ(frame.payload.size(), 100 * sizeof(std::int64_t));
+  for (const std::size_t count : {100U, 65'536U}) {
+    transport::TransportOptions options;
+    options.size = 2;
+    auto world = transport::MemoryWorld::make(options);
+    auto other = transport::make_memory_transport(world, 1);
+    PrivateTransport mine(transport::make_memory_transport(world, 0), [] { return false; });
+    Executor executor(mine);
+    const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
+    const Case c{*algorithm, {Collective::all_gather, 2, 0, count}, 1, {1, 65536, true}, false};
+    const std::vector<Plan> plans = MemoryRanks::make_plans(c);
+    const Buffers buffers = make_buffers(c.shape, 0, false);
+    const Signature signature{
+        1, Collective::all_gather, DataType::int64, ReduceOp::sum, true, 0, count, 42};
+    ASSERT_TRUE(
+        executor.start(Call::signed_as(signature, buffers.input, buffers.output), plans[0]).ok());
+    Endpoint& from_0 = **other->endpoint(0, 0);
+    ASSERT_TRUE(mine.poll().ok());
+    executor.advance();
+    ASSERT_TRUE(other->poll().ok());
+    Frame frame;
+    ASSERT_TRUE(from_0.peek(frame));
+    EXPECT_EQ(frame.tag, static_cast<std::uint32_t>(FrameTag::arrival));
+    from_0.release();
+    ASSERT_TRUE(from_0.peek(frame));
+    EXPECT_EQ(frame.tag, static_cast<std::uint32_t>(FrameTag::data));
+    EXPECT_EQ(frame.payload.size(), std::min<std::size_t>(count * sizeof(std::int64_t), 65536));
+  }
 }
 
 // Two pushes may land in a rank's memory; the first only after a staged message was taken. The
