@@ -24,6 +24,7 @@ class Bug:
 
 
 EXECUTOR = "src/runtime/executor.cc"
+CUT = "src/runtime/executor_cut.cc"
 STEPS = "src/runtime/executor_steps.cc"
 SHORT = "src/runtime/executor_short.cc"
 PROGRAM = "src/runtime/call_program.cc"
@@ -97,7 +98,7 @@ BUGS = [
         "call_.blocks == nullptr && call.signature.count == call_.signature.count &&",
         "call_.blocks == nullptr &&"),
     Bug("short-program-kept", "a call that is cut runs the program of one that was not", CALLS,
-        EXECUTOR, "  else\n    short_.clear();\n", ""),
+        CUT, "  else\n    short_.clear();\n", ""),
     Bug("scratch-not-grown", "keeps scratch memory that is too small", CALLS, EXECUTOR,
         "if (needed <= scratch_bytes_) return", "if (scratch_bytes_ > 0 || needed == 0) return"),
     Bug("scratch-leaks", "forgets the old scratch memory when it grows", CALLS, EXECUTOR,

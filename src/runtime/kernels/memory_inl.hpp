@@ -95,8 +95,14 @@ HWY_INLINE void store_block(const ByteVector (&values)[4], std::byte* to) {
 }
 
 // How far ahead of their stores lines are claimed. Where another core has read them, or the caches
-// have lost them, that halves the time of a pass.
-inline constexpr std::size_t kClaimAheadBytes = 8 * base::kLineBytes;
+// have lost them, that halves the time of a pass. With a second destination, which as a rule is
+// another core's memory, lines take longer to come; in long passes there are other requests enough.
+// Measured on an EPYC, reductions of 2 sources, passes of 32 KiB to 2 MiB.
+inline std::size_t claim_ahead_bytes(std::size_t bytes, std::size_t destinations) {
+  constexpr std::size_t kLongPassBytes = 256 * 1024;
+  const std::size_t lines = bytes > kLongPassBytes ? 4 : destinations > 1 ? 16 : 8;
+  return lines * base::kLineBytes;
+}
 
 // The lines of [from, to) of every destination.
 HWY_INLINE void claim(std::span<std::byte* const> destinations, std::size_t from, std::size_t to) {
@@ -111,8 +117,9 @@ HWY_INLINE void claim(std::span<std::byte* const> destinations, std::size_t from
 template <class Block>
 HWY_INLINE std::size_t for_blocks(std::span<std::byte* const> destinations, std::size_t offset,
                                   std::size_t bytes, const Block& block) {
-  for (; offset + kBlockBytes + kClaimAheadBytes <= bytes; offset += kBlockBytes) {
-    claim(destinations, offset + kClaimAheadBytes, offset + kClaimAheadBytes + kBlockBytes);
+  const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
+  for (; offset + kBlockBytes + ahead <= bytes; offset += kBlockBytes) {
+    claim(destinations, offset + ahead, offset + ahead + kBlockBytes);
     block(offset);
   }
   for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block(offset);
