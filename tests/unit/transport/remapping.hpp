@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -41,10 +42,22 @@ inline bool holds(const void* memory, std::size_t bytes, unsigned seed = 0) {
   return true;
 }
 
+// Beside what the C library keeps for the thread nothing is shared: such memory is left alone.
+inline bool is_beside_thread_data(const std::byte* memory, std::size_t bytes) {
+  constexpr std::uintptr_t kMargin = 16 * kPage;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const auto data = reinterpret_cast<std::uintptr_t>(&errno);
+  return begin < data + kMargin && data < begin + bytes + kMargin;
+}
+
 inline std::byte* map_plain(std::size_t bytes, void* place = nullptr, int flags = 0) {
-  void* memory =
-      mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+  for (;;) {
+    void* memory =
+        mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    auto* mapped = static_cast<std::byte*>(memory);
+    if (place != nullptr || !is_beside_thread_data(mapped, bytes)) return mapped;
+  }
 }
 
 // What a peer that got the file maps of it.

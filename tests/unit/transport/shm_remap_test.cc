@@ -286,7 +286,8 @@ TEST_F(RemapTest, AnAddressThatWasFreedAMomentAgoIsNotShared) {
   unsigned together = 0;
   for (unsigned i = 0; i < 100; ++i) {
     place[0] = std::byte{1};
-    ASSERT_TRUE(share_in_place(place, kBytes).ok()) << i;
+    const Status shared = share_in_place(place, kBytes);
+    ASSERT_TRUE(shared.ok()) << i << ": " << shared.to_string();
     const std::uint64_t generation = shared_generation();
     std::atomic<bool> back{false};
     std::thread frees([&] {
