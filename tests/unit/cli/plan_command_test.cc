@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/text.hpp"
@@ -49,6 +52,25 @@ TEST(PlanCommand, WritesJson) {
   EXPECT_EQ(json["count"], (1 << 20) / 4 / 5);
   EXPECT_GT(json["candidates"][0]["predicted_us"], 0.0);
   EXPECT_GT(json["bounds"]["memory"]["us"], 0.0);
+}
+
+// As a communicator would: with the transport's own frames, and directly only where ranks share
+// memory.
+TEST(PlanCommand, KnowsTheTransportsOfThisMachineWithoutMeasurements) {
+  setenv("TUTTI_TUNING_FILE", "off", 1);
+  for (const auto& [transport, slice_bytes] :
+       {std::pair("shm", 131072), std::pair("tcp", 245760)}) {
+    const Outcome outcome =
+        run({"all_gather", "16M", "--ranks", "2", "--transport", transport, "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto candidates = nlohmann::json::parse(outcome.out)["candidates"];
+    EXPECT_EQ(candidates[0]["slice_bytes"], slice_bytes);
+    const bool any_direct =
+        std::any_of(candidates.begin(), candidates.end(),
+                    [](const auto& candidate) { return candidate["lowering"] == "direct"; });
+    EXPECT_EQ(any_direct, std::string(transport) == "shm");
+  }
+  unsetenv("TUTTI_TUNING_FILE");
 }
 
 TEST(PlanCommand, ShowsTheScheduleAndPrograms) {
