@@ -23,29 +23,11 @@ using Body = std::function<bool(Communicator&)>;
 
 // Runs `body` on ranks that are processes; those that `asks` names have TUTTI_SHARE_HEAP=1.
 bool on_ranks(int ranks, const std::function<bool(Rank)>& asks, const Body& body) {
-  Rendezvous meeting;
-  meeting.size = ranks;
-  meeting.port = runtime::testing::free_port();
-  std::vector<pid_t> children;
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      setenv("TUTTI_SHARE_HEAP", asks(rank) ? "1" : "0", 1);
-      setenv("TUTTI_TRANSPORT", "shm", 1);
-      meeting.rank = rank;
-      auto communicator = Communicator::from_rendezvous(meeting);
-      if (!communicator.ok())
-        std::fprintf(stderr, "%s\n", communicator.status().to_string().c_str());
-      _exit(communicator.ok() && body(*communicator) && communicator->close().ok() ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  bool well = true;
-  for (const pid_t child : children) {
-    int status = 1;
-    well &= waitpid(child, &status, 0) == child && status == 0;
-  }
-  return well;
+  CommunicatorOptions options;
+  options.transport = "shm";
+  return runtime::testing::on_processes(ranks, options, body, [&](Rank rank) {
+    setenv("TUTTI_SHARE_HEAP", asks(rank) ? "1" : "0", 1);
+  });
 }
 
 bool all_ask(Rank) { return true; }

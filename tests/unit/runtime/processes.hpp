@@ -51,9 +51,11 @@ class SharedMemory {
   void* memory_;
 };
 
-// Runs `body` on every rank, which says whether all was well. Requires  a test without threads.
+// Runs `body` on every rank, which says whether all was well; before it joins the others,
+// `prepare`, which may set its environment. Requires  a test without threads.
 inline bool on_processes(int ranks, const CommunicatorOptions& options,
-                         const std::function<bool(Communicator&)>& body) {
+                         const std::function<bool(Communicator&)>& body,
+                         const std::function<void(Rank)>& prepare = nullptr) {
   Rendezvous meeting;
   meeting.size = ranks;
   meeting.port = free_port();
@@ -61,6 +63,7 @@ inline bool on_processes(int ranks, const CommunicatorOptions& options,
   for (Rank rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
     if (child == 0) {
+      if (prepare) prepare(rank);
       meeting.rank = rank;
       auto communicator = Communicator::from_rendezvous(meeting, options);
       if (!communicator.ok())
