@@ -328,7 +328,7 @@ void deallocate(void* memory);
 //
 // Errors    unsupported, with the reason: calls work with that memory as before, staged. The system
 //           may not allow it (userfaultfd); not for memory of files, stacks, read-only or locked
-//           memory.
+//           memory. invalid_argument: no bytes, or no address that a program can have.
 // Threading any thread. Others may use the memory meanwhile; those that store into it wait.
 // Blocking  for as long as a copy of the memory takes.
 Status register_memory(const void* memory, std::size_t bytes);
