@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -66,6 +67,8 @@ struct Arrival {
 };
 
 inline constexpr std::size_t kArrivalBytes = 32;
+inline constexpr std::size_t kSequenceOffset = 2;  // within it
+inline constexpr std::size_t kHistoryOffset = 20;
 inline constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 48) - 1;  // that a record can tell
 inline constexpr std::size_t kReferenceBytes = 12;
 inline constexpr std::size_t kDirectArrivalBytes =
@@ -83,6 +86,12 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
 
 // The part of the record that all ranks of a call share, bit for bit.
 void encode_signature(const Signature& signature, std::span<std::byte, kArrivalBytes> out);
+
+// The same of a signature of which only the number and the history differ from what `record` holds.
+inline void renumber(const Signature& signature, std::span<std::byte, kArrivalBytes> record) {
+  std::memcpy(record.data() + kSequenceOffset, &signature.sequence, sizeof signature.sequence);
+  std::memcpy(record.data() + kHistoryOffset, &signature.history, sizeof signature.history);
+}
 
 // Requires  out.size() >= encoded_bytes(arrival).
 void encode(const Arrival& arrival, std::span<std::byte> out);

@@ -18,12 +18,10 @@ constexpr std::size_t kDirectPointToPointBytes = 16 * 1024;
 // What all_to_all_v is planned for: the plan must not depend on what only some ranks know.
 constexpr std::size_t kGuessedBlockBytes = 16 * 1024;
 
-constexpr unsigned kTestsPerLook = 256;  // at the clock
 constexpr int kRoundsAtOnce = 64;
 constexpr int kLooksAtOnce = 256;  // at one message, of some 10 ns each
 // On a core that other ranks need, too: as long as it takes to give it to one and to get it back.
 constexpr int kLooksBetweenYields = 64;
-constexpr int kLingersPerPoll = 64;
 // The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
 // that what only shows after many (see drive_locked) does not take a second.
 constexpr int kTendingRounds = 16;
@@ -183,17 +181,17 @@ Status CommunicatorState::prepare_again(const Request& request) {
   latest_.call_.input = static_cast<const std::byte*>(request.input);
   latest_.call_.output = static_cast<std::byte*>(request.output);
   number_call(latest_.call_.signature);
-  latest_.call_.sign();
+  latest_.call_.sign_again();
   return Status();
 }
 
+// The next one needs the history after this; until then there is time.
 void CommunicatorState::number_call(Signature& s) {
   s.sequence = ++sequence_;
   // Now and then, so that others can read it; the planner is the calling thread's.
   if ((s.sequence & (s.sequence - 1)) == 0) [[unlikely]]
     note_memory();
   s.history = history_;
-  history_ = history_after(s);
 }
 
 Status CommunicatorState::prepare(const Request& request, WorkState& work) {
@@ -223,7 +221,10 @@ Status CommunicatorState::prepare(const Request& request, WorkState& work) {
     prepare_special(*request.special, work);
   // Point-to-point calls are no collective ones: only two ranks count them.
   const bool collective = request.collective != Collective::send_recv;
-  if (collective) number_call(s);
+  if (collective) {
+    number_call(s);
+    history_ = history_after(s);
+  }
   work.call_.sign();
   return Status();
 }
@@ -247,33 +248,11 @@ void CommunicatorState::submit(WorkState& work, bool waits) {
   else
     waiting_.push_back(&work);
   if (current_ == &work) conclude(true);
-  if (waits && !work.done()) linger(work);
+  if (waits && !work.done() && !needs_neighbour(work)) linger(work);
+  looked_ = waits && !work.done() && needs_neighbour(work);
+  if (looked_) return;
   const int rounds = waits && !parts_.ranks_share_cores ? kRoundsAtOnce : 1;
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
-}
-
-// What a small call waits for is nearly there: nothing else is looked at meanwhile, but now and
-// then the transport has its turn all the same. True: it was not that turn.
-bool CommunicatorState::linger(const WorkState& work) {
-  if (!immediate_ || !executor_->may_linger() || ++lingers_since_poll_ >= kLingersPerPoll) {
-    lingers_since_poll_ = 0;
-    return false;
-  }
-  bool moved = true;
-  while (moved && current_ == &work) {
-    moved = executor_->linger(looks_);
-    if (moved) conclude(true);
-  }
-  return true;
-}
-
-// One look at what `work` waits for, where the core is given away after it.
-bool CommunicatorState::glance(const WorkState& work) {
-  if (forked()) return false;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
-  if (current_ != &work || !linger(work)) return drive_locked();
-  return work.done();
 }
 
 Status CommunicatorState::run(const Request& request) {
@@ -282,6 +261,7 @@ Status CommunicatorState::run(const Request& request) {
   if (repeats(request)) [[likely]] {
     TUTTI_TRY(prepare_again(request));
     submit(latest_, true);
+    history_ = history_after(latest_.call_.signature);
     return latest_.done() ? std::move(latest_.status_) : wait(latest_);
   }
   WorkState work;
@@ -351,7 +331,7 @@ void CommunicatorState::complete_current(const Status& status) {
 // First what the peers wait for; what is noted of the call for others to read has time until then.
 void CommunicatorState::begin(WorkState& work) {
   const Status status = launch(work);
-  if (status.ok()) executor_->advance();
+  if (status.ok()) executor_->advance(false);
   flight_.begin(work.call_.record);
   raise(calls_);
   if (status.ok()) return;
@@ -482,77 +462,6 @@ bool CommunicatorState::conclude(bool moved) {
   if (current_ != nullptr) complete_current(executor_->status());
   begin_next();
   return true;
-}
-
-// Up to `rounds` looks while nothing moves, under one lock.
-bool CommunicatorState::drive_until(const WorkState* work, int rounds) {
-  if (forked()) return false;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;
-  for (int round = 0; round < rounds; ++round) {
-    if (drive_locked()) return true;
-    if (work != nullptr && work->done()) return true;
-  }
-  return false;
-}
-
-void CommunicatorState::give_up(WorkState& work) {
-  const std::optional<flight::Culprit> culprit = find_culprit();
-  std::lock_guard lock(mutex_);
-  if (work.done() || current_ == nullptr) return;
-  const Executor::Awaited awaited = executor_->awaited();
-  const std::string chain = culprit ? fmt::format(": {}", to_string(*culprit)) : "";
-  executor_->fail(Status(StatusCode::timeout,
-                         fmt::format("rank {}: {}: not complete after {} ms; waits for {}{}",
-                                     rank(), to_string(current_->call_.signature),
-                                     parts_.timeout.count(), awaited.what, chain),
-                         culprit ? culprit->rank : awaited.rank));
-  conclude(true);
-}
-
-Status CommunicatorState::wait(WorkState& work) {
-  TUTTI_TRY(check_process());
-  Waiter waiter(parts_.config.wait, parts_.ranks_share_cores, parts_.timeout);
-  const Attendance here(attended_);
-  while (!work.done()) {
-    bool moved = waiter.rounds() == 1 ? glance(work) : drive_until(&work, waiter.rounds());
-    if (!moved && waiter.has_time()) moved = drive_others(*this);
-    if (moved) {
-      waiter.progressed();
-      if (watch_.slow() && !work.done()) [[unlikely]]
-        look_after_wait(Waiter::Clock::now());
-      continue;
-    }
-    if (work.done()) break;
-    if (waiter.is_long()) inquire();
-    if (waiter.idle()) sleep();
-    if (watch_.due(waiter.last_look())) look_after_wait(waiter.last_look());
-    if (waiter.expired()) give_up(work);
-  }
-  if (!work.status_.ok())
-    watch_.forget();
-  else if (watch_.slow()) [[unlikely]]
-    look_after_wait(Waiter::Clock::now());
-  return work.status_;
-}
-
-// Under the lock, because no other thread may use the transport meanwhile; whatever could complete
-// the work ends the sleep.
-void CommunicatorState::sleep() {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;
-  transport_->sleep(Waiter::kSleepUs);
-  // That was long compared with a poll: look at everything next.
-  idle_polls_ = parts_.patience.idle_polls;
-  idle_rounds_ = parts_.patience.idle_rounds;
-  lingers_since_poll_ = kLingersPerPoll;
-}
-
-bool CommunicatorState::test(WorkState& work) {
-  if (work.done()) return true;
-  static_cast<void>(drive());
-  if (!work.done() && ++test_looks_ % kTestsPerLook == 0) look_after_wait(Waiter::Clock::now());
-  return work.done();
 }
 
 Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t count,

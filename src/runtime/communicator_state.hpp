@@ -171,6 +171,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, bool waits);
+  bool needs_neighbour(const WorkState& work);
   bool linger(const WorkState& work);
   bool glance(const WorkState& work);
   std::unique_lock<base::Lock> take();
@@ -262,6 +263,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   const bool immediate_;  // the transport shows without poll() what peers did
   const int looks_;       // at what a small call waits for, before anything else is done
   int lingers_since_poll_ = 0;
+  bool looked_ = false;  // since a neighbour has had the core last
 
   flight::Watch watch_;  // of the thread that waits
   Rank slow_rank_ = 0;   // the one that was reported

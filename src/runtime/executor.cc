@@ -66,23 +66,20 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   records_[call.signature.sequence % kRecordsKept] = call.record;
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    Peer& p = peers_[peer];
-    p = Peer();
-    p.is_neighbour = !neighbours_.empty() && neighbours_[index(rank_of(peer))];
-    p.arrival_due = call.signature.direct || !program_->peers()[peer].receives.empty();
-    p.settled = !call.signature.direct;
-    arrivals_due_ += p.arrival_due ? 1 : 0;
+  bool any_failed = false;
+  for (Peer& peer : peers_) {
+    peer.begin_call(call.signature.direct);
+    arrivals_due_ += peer.arrival_due ? 1 : 0;
+    // A call that only sends waits for nobody, and would never hear.
+    any_failed |= peer.endpoint->signalled(Signal::failed) != 0;
   }
   begin_slices();
   cut_undecided_ = slices_if_direct_ != slices_by_frame_;
   finished_ = false;
-  // A call that only sends waits for nobody, and would never hear.
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
-    if (stream(0, peer).endpoint->signalled(Signal::failed) != 0) [[unlikely]] {
-      hear_of_failures();
-      return status_;
-    }
+  if (any_failed) [[unlikely]] {
+    hear_of_failures();
+    return status_;
+  }
   return Status();
 }
 
@@ -165,6 +162,11 @@ Status Executor::connect() {
       }
       call_streams_.push_back(&s);
     }
+  }
+  for (std::size_t peer = 0; peer < peers.size(); ++peer) {
+    peers_[peer].endpoint = call_streams_[peer]->endpoint;
+    peers_[peer].is_neighbour = !neighbours_.empty() && neighbours_[index(peers[peer].rank)];
+    peers_[peer].sends = !peers[peer].receives.empty();
   }
   return Status();
 }
@@ -274,17 +276,33 @@ bool Executor::is_stray(Rank from, const Frame& frame) const {
 // ---- Arrivals ----
 
 // Sends what is due and takes what has come. Without direct messages, records travel with data.
-bool Executor::meet_peers() {
+// Neighbours come first: while one is missed, a look at others is in vain and takes lines from the
+// cores that are about to write them. `everywhere`: there is time for that.
+bool Executor::meet_peers(bool everywhere) {
   bool moved = false;
-  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    Peer& p = peers_[peer];
-    if (call_.signature.direct && !p.arrival_sent) moved |= send_arrival(peer);
-    if (p.arrival_due) moved |= take_arrival(peer);
-    if (p.settled || p.arrival_due || !p.arrival_sent) continue;
+  if (call_.signature.direct)
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+      if (!peers_[peer].arrival_sent) moved |= send_arrival(peer);
+  bool misses_any = false;
+  for (const bool neighbours : {true, false}) {
+    if (misses_any && !everywhere) break;
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      if (peers_[peer].is_neighbour != neighbours) continue;
+      moved |= meet(peer);
+      misses_any |= peers_[peer].arrival_due;
+    }
+  }
+  return moved;
+}
+
+bool Executor::meet(std::size_t peer) {
+  Peer& p = peers_[peer];
+  const bool taken = p.arrival_due && take_arrival(peer);
+  if (!p.settled && !p.arrival_due && p.arrival_sent) {
     program_->decide_all(peer, p.mine, p.theirs);
     p.settled = true;
   }
-  return moved;
+  return taken;
 }
 
 MemoryReferences Executor::export_memory(std::size_t peer) {
@@ -398,13 +416,13 @@ bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
 
 // Staged calls begin with their data, because it is what the peers wait for. Who moves meets the
 // peers by their data, too.
-bool Executor::advance() {
+bool Executor::advance(bool everywhere) {
   if (done()) return false;
-  bool moved = call_.signature.direct && meet_peers();
+  bool moved = call_.signature.direct && meet_peers(everywhere);
   if (cut_undecided_ && !decide_cut()) return moved || (!done() && hear_of_failures());
   moved |= advance_steps();
   const bool meets = short_.empty() || !moved;
-  if (meets && arrivals_due_ > 0 && !call_.signature.direct && meet_peers()) {
+  if (meets && arrivals_due_ > 0 && !call_.signature.direct && meet_peers(true)) {
     moved = true;
     advance_steps();
   }
@@ -423,16 +441,18 @@ bool Executor::conclude() {
 }
 
 void Executor::finish() {
-  const std::vector<CallPeer>& peers = program_->peers();
-  for (std::size_t i = 0; i < call_streams_.size(); ++i) {
-    const CallPeer& peer = peers[i % peers.size()];
-    if (call_.blocks != nullptr) {
-      call_streams_[i]->sent_before += messages_before(peer.sends, slices_, 0);
-      call_streams_[i]->received_before += messages_before(peer.receives, slices_, 0);
-      continue;
+  auto of_channel = call_streams_.begin();
+  while (of_channel != call_streams_.end()) {
+    for (const CallPeer& peer : program_->peers()) {
+      Stream& s = **of_channel++;
+      if (call_.blocks == nullptr) [[likely]] {
+        s.sent_before += slices_ * peer.sends.size();
+        s.received_before += slices_ * peer.receives.size();
+      } else {
+        s.sent_before += messages_before(peer.sends, slices_, 0);
+        s.received_before += messages_before(peer.receives, slices_, 0);
+      }
     }
-    call_streams_[i]->sent_before += slices_ * peer.sends.size();
-    call_streams_[i]->received_before += slices_ * peer.receives.size();
   }
   finished_ = true;
   if (call_.signature.direct) transport_.end_direct_call();

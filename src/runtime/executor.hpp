@@ -50,6 +50,7 @@ struct Call {
 
   // To be called when the signature is complete.
   void sign() { encode_signature(signature, record); }
+  void sign_again() { renumber(signature, record); }  // but for these two it is as it was
   static Call signed_as(const Signature& signature, const std::byte* input, std::byte* output) {
     Call call;
     call.signature = signature;
@@ -85,8 +86,9 @@ class Executor {
   // Errors  unsupported: a slice cannot hold one element of every chunk of the largest message.
   Status start(const Call& call, const collectives::Plan& plan);
 
-  // Does what can be done now; true when anything moved. Requires  a started call.
-  bool advance();
+  // Does what can be done now; true when anything moved. Not `everywhere`: what peers on other
+  // cores did can wait until those on this one have come. Requires  a started call.
+  bool advance(bool everywhere = true);
 
   // The same for calls that only wait for a peer's next message: looks for it up to `looks` times,
   // or until a rank is missed that needs this core in order to come.
@@ -157,13 +159,24 @@ class Executor {
 
   // What a call knows of a peer (by stream number of the program).
   struct Peer {
+    Endpoint* endpoint = nullptr;  // of the first channel
+    bool is_neighbour = false;     // it runs on our core
+    bool sends = false;            // to us, in this program
     bool arrival_sent = false;
     bool arrival_due = false;         // expected, and not seen yet
     bool settled = false;             // the ways of all messages are decided
-    bool is_neighbour = false;        // it runs on our core
     collectives::Addressable mine;    // which of our buffers the peer can touch
     collectives::Addressable theirs;  // which of the peer's buffers we can touch
     std::array<std::byte*, 3> memory = {};
+
+    void begin_call(bool direct) {
+      arrival_sent = false;
+      arrival_due = direct || sends;
+      settled = !direct;
+      if (!direct) return;
+      mine = theirs = {};
+      memory = {};
+    }
   };
 
   struct Channel {
@@ -233,7 +246,8 @@ class Executor {
   bool hear_of_failures();
   bool is_stray(Rank from, const Frame& frame) const;
   void pass_on_failure(const collectives::Plan& plan);
-  bool meet_peers();
+  bool meet_peers(bool everywhere);
+  bool meet(std::size_t peer);
   bool send_arrival(std::size_t peer);
   bool take_arrival(std::size_t peer);
   bool accept_arrival(std::size_t peer, std::span<const std::byte> record);
@@ -288,12 +302,15 @@ class Executor {
   bool advance_short();
   template <bool kDirect>
   bool try_short(const ShortStep& step, std::uint64_t bit);
+  bool send_at_once(const ShortStep& step, std::uint64_t bit);
+  bool send_message(std::size_t peer, std::span<const std::byte> body);
   bool may_begin(const ShortStep& step) const {
     const std::uint64_t left = step.depends & ~short_done_.complete;
     return left == 0 || are_fused(step, left);
   }
   bool are_fused(const ShortStep& step, std::uint64_t left) const;
   bool grant_landings(const ShortStep& step);
+  bool neighbours_have_sent(const ShortStep& step);
   template <bool kDirect>
   bool find_sources(const ShortStep& step);
   template <bool kDirect>

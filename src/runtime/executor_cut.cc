@@ -21,6 +21,9 @@ constexpr std::size_t kWindowMax = 8;
 // quarter of it calls take up to a fifth longer, at the double those that copy twice no longer find
 // in the cache what they have just read.
 constexpr std::size_t kDirectSliceBytes = 512 * 1024;
+// Of a message of a small call that is not built in the queue, where the kernels copy well, but
+// handed over with the record.
+constexpr std::size_t kSentAtOnceBytes = 1024;
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -93,10 +96,10 @@ void Executor::choose_way() {
       call_.signature.count * element_bytes_ / index(program_->lowered().shape.chunks);
   const bool whole =
       channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr && !is_long(chunk_bytes);
-  if (whole && ShortProgram::fits(*program_))
-    short_.lay_out(*program_, geometry_, element_bytes_);
-  else
-    short_.clear();
+  if (!whole || !ShortProgram::fits(*program_)) return short_.clear();
+  const std::size_t at_once =
+      moves_itself_ ? 0 : std::min(kSentAtOnceBytes, frame_bytes_max_ - kArrivalBytes);
+  short_.lay_out(*program_, geometry_, element_bytes_, at_once);
 }
 
 // So that every message fits a frame.

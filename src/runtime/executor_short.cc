@@ -47,7 +47,7 @@ bool Executor::advance_short() {
 bool Executor::linger(int looks) {
   if (!may_linger()) return false;
   for (int look = 0; look < looks && !done(); ++look) {
-    const bool met = call_.signature.direct && arrivals_due_ > 0 && meet_peers();
+    const bool met = call_.signature.direct && arrivals_due_ > 0 && meet_peers(false);
     if (advance_short() || met) {
       conclude();
       return true;
@@ -73,6 +73,7 @@ bool Executor::misses_neighbour() {
 template <bool kDirect>
 bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
   bool moved = false;
+  if (!kDirect && step.sends_at_once) return send_at_once(step, bit);
   if (!kDirect || (short_done_.ran & bit) == 0) {
     if (!may_begin(step)) return false;
     if (kDirect && step.may_land && (short_done_.granted & bit) == 0) {
@@ -80,6 +81,7 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
       short_done_.granted |= bit;
       moved = true;
     }
+    if (!neighbours_.empty() && !neighbours_have_sent(step)) return moved;
     if (!find_sources<kDirect>(step) || !find_destinations<kDirect>(step)) return moved;
     if (step.elements > 0) compute(step.kind, step.finish, step.elements);
     if (kDirect && reads_peers_ && read_too_late(sources_of(step))) [[unlikely]]
@@ -90,6 +92,49 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
   }
   if (kDirect && step.may_offer && !offers_taken(step)) return moved;
   short_done_.complete |= bit;
+  return true;
+}
+
+// All points of a step that sends: to each peer as soon as there is room for it. What is copied
+// besides has time until the peers have theirs.
+bool Executor::send_at_once(const ShortStep& step, std::uint64_t bit) {
+  if (!may_begin(step)) return false;
+  const std::byte* from =
+      own_memory(program_->operand(step.sources).buffer) + short_.offset(step.sources);
+  const std::span<const std::byte> body(from, step.elements * element_bytes_);
+  destination_pointers_.clear();
+  bool moved = false;
+  bool all = true;
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& destination = program_->operand(i);
+    if (!destination.is_message) {
+      std::byte* to = own_memory(destination.buffer) + short_.offset(i);
+      if (to != from) destination_pointers_.add(to);
+      continue;
+    }
+    std::uint64_t& sent = stream(kWhole, destination.stream).sent[at(Way::staged)];
+    if (sent > destination.place) continue;
+    if (sent == destination.place && send_message(destination.stream, body)) {
+      ++sent;
+      moved = true;
+    } else {
+      all = false;
+    }
+  }
+  if (!all) return moved;
+  if (!destination_pointers_.all().empty())
+    kernels::copy(from, destination_pointers_.all(), body.size(), kernels::StoreHint::cached);
+  short_done_.complete |= bit;
+  return true;
+}
+
+bool Executor::send_message(std::size_t peer, std::span<const std::byte> body) {
+  Peer& p = peers_[peer];
+  const bool is_first = !p.arrival_sent;
+  const FrameTag tag = is_first ? FrameTag::arrival_with_data : FrameTag::data;
+  const auto record = std::span<const std::byte>(call_.record).first(is_first ? kArrivalBytes : 0);
+  if (!p.endpoint->send(static_cast<std::uint32_t>(tag), record, body)) return missing(peer);
+  p.arrival_sent = true;
   return true;
 }
 
@@ -109,6 +154,18 @@ bool Executor::grant_landings(const ShortStep& step) {
     if (s.received[at(Way::push)] != source.place) return false;
     if (!source.ready) s.endpoint->signal(Signal::granted, s.received_before + source.ordinal + 1);
     ++s.received[at(Way::push)];
+  }
+  return true;
+}
+
+// To be asked first. While one of them is missed, the core is given away; a look at what others
+// send would be in vain then, and takes the line from the core that is about to write it.
+bool Executor::neighbours_have_sent(const ShortStep& step) {
+  Frame frame;
+  for (const CallOperand& source : sources_of(step)) {
+    if (!source.is_message || source.way != Way::staged) continue;
+    const Peer& peer = peers_[source.stream];
+    if (peer.is_neighbour && !peer.endpoint->peek(frame)) return missing(source.stream);
   }
   return true;
 }

@@ -1,13 +1,26 @@
 // short_program.cc: see short_program.hpp.
 #include "runtime/short_program.hpp"
 
+#include <algorithm>
+
 #include "base/assert.hpp"
 #include "collectives/footprint.hpp"
 
 namespace tutti::runtime {
+namespace {
+
+// Whether a step sends what lies in the rank's own memory, and no more than copies it besides.
+bool sends_own_memory(const CallProgram& program, const CallStep& step) {
+  const auto destinations = program.destinations(step);
+  return step.kind == StepKind::copy && !program.sources(step)[0].is_message &&
+         std::any_of(destinations.begin(), destinations.end(),
+                     [](const CallOperand& operand) { return operand.is_message; });
+}
+
+}  // namespace
 
 void ShortProgram::lay_out(const CallProgram& program, const collectives::Geometry& whole,
-                           std::size_t element_bytes) {
+                           std::size_t element_bytes, std::size_t at_once_bytes) {
   TUTTI_ASSERT(fits(program), "a short program has few steps");
   clear();
   for (const CallStep& from : program.steps()) {
@@ -29,6 +42,8 @@ void ShortProgram::lay_out(const CallProgram& program, const collectives::Geomet
     const std::int32_t first = program.operand(from.in_memory).chunk;
     for (std::int32_t piece = 0; piece < from.pieces; ++piece)
       step.elements += whole.of(first + piece, 0, 0).count;
+    step.sends_at_once =
+        sends_own_memory(program, from) && step.elements * element_bytes <= at_once_bytes;
     for (std::uint32_t i = from.sources; i < from.end; ++i) {
       TUTTI_ASSERT(i == offsets_.size(), "operands lie in the order of steps");
       offsets_.push_back(whole.of(program.operand(i).chunk, 0, 0).begin * element_bytes);

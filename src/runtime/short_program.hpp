@@ -24,7 +24,8 @@ struct ShortStep {
   bool finish = false;
   bool may_land = false;  // as in CallStep
   bool may_offer = false;
-  std::uint32_t sources = 0;  // where its operands begin
+  bool sends_at_once = false;  // a piece of the rank's own memory, which it may copy as well
+  std::uint32_t sources = 0;   // where its operands begin
   std::uint32_t destinations = 0;
   std::uint32_t end = 0;
   std::uint64_t depends = 0;  // a bit for each step that must be complete, or ...
@@ -37,9 +38,10 @@ class ShortProgram {
   static constexpr std::size_t kStepsMax = 64;  // bits of a word
 
   // Requires  fits(program): few enough steps. `whole` cuts into one channel and one slice.
+  // Messages of at most `at_once_bytes`, if the step is only to send them, need no place first.
   static bool fits(const CallProgram& program) { return program.steps().size() <= kStepsMax; }
   void lay_out(const CallProgram& program, const collectives::Geometry& whole,
-               std::size_t element_bytes);
+               std::size_t element_bytes, std::size_t at_once_bytes);
   void clear();
 
   bool empty() const { return steps_.empty(); }

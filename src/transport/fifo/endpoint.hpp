@@ -26,6 +26,16 @@ class QueueEndpoint : public Endpoint {
     producer_.commit(tag, bytes);
     ring(doorbell_);
   }
+  bool send(std::uint32_t tag, std::span<const std::byte> head,
+            std::span<const std::byte> body) final {
+    if (peer_left_) [[unlikely]]
+      return Endpoint::send(tag, head, body);
+    const bool sent = producer_.send(tag, head, body);
+    if (producer_.corrupt()) [[unlikely]]
+      fail_corrupt();
+    ring(doorbell_);
+    return sent;
+  }
   bool peek(Frame& frame) final {
     if (consumer_.peek(frame)) return true;
     if (consumer_.corrupt()) [[unlikely]]

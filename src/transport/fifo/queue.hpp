@@ -21,6 +21,7 @@
 // (doorbell.hpp).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -104,6 +105,7 @@ class Producer {
   // As Endpoint.
   std::span<std::byte> reserve(std::size_t bytes);
   void commit(std::uint32_t tag, std::size_t bytes);
+  bool send(std::uint32_t tag, std::span<const std::byte> head, std::span<const std::byte> body);
   void signal(Signal which, std::uint64_t value);
 
   // True once after room appeared that an earlier reserve() had missed.
@@ -114,6 +116,11 @@ class Producer {
 
  private:
   void refresh();
+  bool has_cell();
+  static void claim(const Cell& cell, std::size_t bytes);
+  void publish(Cell& cell, std::uint32_t tag, std::size_t bytes, std::uint32_t place);
+  bool send_by_copying(std::uint32_t tag, std::span<const std::byte> head,
+                       std::span<const std::byte> body);
   std::span<std::byte> reserve_in_ring(std::size_t bytes);
   void stay_in_used_memory();
   std::span<std::byte> full();
@@ -177,17 +184,44 @@ class Consumer {
 
 // ---- The hot path, here so that endpoints inline it ----
 
+// The first and the last kPiece of `bytes` bytes; they may overlap.
+template <std::size_t kPiece>
+void copy_ends(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, kPiece);
+  std::memcpy(to + bytes - kPiece, from + bytes - kPiece, kPiece);
+}
+
+// memcpy() of at most kTinyBytes, in a few moves.
+inline void copy_tiny(std::byte* to, const std::byte* from, std::size_t bytes) {
+  static_assert(kTinyBytes <= 3 * 16);
+  if (bytes > 32) std::memcpy(to + 16, from + 16, 16);
+  if (bytes >= 16) return copy_ends<16>(to, from, bytes);
+  if (bytes >= 8) return copy_ends<8>(to, from, bytes);
+  if (bytes >= 4) return copy_ends<4>(to, from, bytes);
+  for (std::size_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
+inline bool Producer::has_cell() {
+  if (sent_ - released_ == layout_.cell_count) [[unlikely]]
+    refresh();
+  return sent_ - released_ < layout_.cell_count;
+}
+
+// The lines of a cell that so many bytes take.
+inline void Producer::claim(const Cell& cell, std::size_t bytes) {
+  base::claim_line(&cell);
+  for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
+    base::claim_line(cell.payload + line);
+}
+
 inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   if (control_ == nullptr) return {};
   TUTTI_ASSERT(bytes <= layout_.frame_bytes_max, "a frame has at most frame_bytes_max() bytes");
-  if (sent_ - released_ == layout_.cell_count) refresh();
-  if (sent_ - released_ == layout_.cell_count) return full();
+  if (!has_cell()) return full();
   // While the frame is being built. Not earlier: the consumer would take the line away again.
-  base::claim_line(&cells_[cell_index()]);
   in_cell_ = bytes <= kInlineBytes;
+  claim(cells_[cell_index()], in_cell_ ? bytes : 0);
   if (!in_cell_) return reserve_in_ring(bytes);
-  for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
-    base::claim_line(cells_[cell_index()].payload + line);
   return {staging_, bytes};
 }
 
@@ -206,12 +240,40 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
     place = static_cast<std::uint32_t>(reserved_ % layout_.payload_bytes / kLineBytes);
     written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   }
+  publish(cell, tag, bytes, place);
+}
+
+inline void Producer::publish(Cell& cell, std::uint32_t tag, std::size_t bytes,
+                              std::uint32_t place) {
   ends_[cell_index()] = written_;
   cell.tag.store(tag, std::memory_order_relaxed);
   cell.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   cell.place.store(place, std::memory_order_relaxed);
   sent_ += 1;
   cell.number.store(static_cast<std::uint32_t>(sent_), std::memory_order_release);
+}
+
+// What fits a cell is written there at once, the line that the consumer looks at last. The stores
+// follow each other so closely that it hardly ever takes the line away in between.
+inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
+                           std::span<const std::byte> body) {
+  const std::size_t bytes = head.size() + body.size();
+  if (bytes > kInlineBytes || head.size() > kTinyBytes) return send_by_copying(tag, head, body);
+  if (control_ == nullptr) return false;
+  if (!has_cell()) {
+    starved_ = true;
+    return false;
+  }
+  Cell& cell = cells_[cell_index()];
+  claim(cell, bytes);
+  const std::size_t in_first_line = std::min(body.size(), kTinyBytes - head.size());
+  if (in_first_line < body.size())
+    std::memcpy(cell.payload + kTinyBytes, body.data() + in_first_line,
+                body.size() - in_first_line);
+  copy_tiny(cell.payload, head.data(), head.size());
+  copy_tiny(cell.payload + head.size(), body.data(), in_first_line);
+  publish(cell, tag, bytes, kInCell);
+  return true;
 }
 
 inline void Producer::signal(Signal which, std::uint64_t value) {

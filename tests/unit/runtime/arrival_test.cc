@@ -42,6 +42,20 @@ TEST(Arrival, ComesBackAsItWas) {
   }
 }
 
+TEST(Arrival, IsTheSameRenumberedAsWrittenAnew) {
+  Signature s = some_call();
+  std::array<std::byte, kArrivalBytes> renumbered{};
+  encode_signature(s, renumbered);
+  for (const std::uint32_t sequence : {0U, 1U, 0x12345678U, 0xffffffffU}) {
+    s.sequence = sequence;
+    s.history = ~sequence * 3;
+    renumber(s, renumbered);
+    std::array<std::byte, kArrivalBytes> anew{};
+    encode_signature(s, anew);
+    EXPECT_EQ(renumbered, anew) << sequence;
+  }
+}
+
 TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
   for (unsigned told = 0; told < 8; ++told) {
     Arrival arrival{some_call(), {}};

@@ -116,7 +116,8 @@ TEST_F(Alone, WhoSleptLooksAtEverything) {
     make(shares_core);
     EXPECT_EQ(state_->run(request_).code(), StatusCode::timeout);
     EXPECT_GT(counts_.sleeps, 10);
-    EXPECT_GE(counts_.polls, counts_.sleeps) << shares_core;
+    // The deadline may end the last sleep.
+    EXPECT_GE(counts_.polls + 1, counts_.sleeps) << shares_core;
   }
 }
 

@@ -32,8 +32,19 @@ std::size_t elements_of(const CallProgram& program, const CallStep& step, const 
   return last.begin + last.count - whole.of(first, 0, 0).begin;
 }
 
+// Whether a step copies the rank's own memory into messages, and perhaps elsewhere.
+bool sends_own_memory(const CallProgram& program, const CallStep& step) {
+  if (step.kind != StepKind::copy || program.sources(step)[0].is_message) return false;
+  bool sends = false;
+  for (const CallOperand& destination : program.destinations(step)) sends |= destination.is_message;
+  return sends;
+}
+
 TEST(ShortProgram, SaysWhatTheProgramSays) {
+  // So that some messages are as long, and some longer.
+  constexpr std::size_t kAtOnceBytes = 3 * kElementBytes;
   int compared = 0;
+  int at_once = 0;
   for (const collectives::Algorithm& algorithm : collectives::all_algorithms()) {
     if (!algorithm.shape(kRanks, 0, 1).ok()) continue;
     SCOPED_TRACE(std::string(to_string(algorithm.collective)) + " " + std::string(algorithm.name));
@@ -41,7 +52,7 @@ TEST(ShortProgram, SaysWhatTheProgramSays) {
     if (!ShortProgram::fits(program)) continue;
     const Geometry whole(13, program.lowered().shape.chunks, 1, 1);
     ShortProgram made;
-    made.lay_out(program, whole, kElementBytes);
+    made.lay_out(program, whole, kElementBytes, kAtOnceBytes);
     ASSERT_EQ(made.steps().size(), program.steps().size());
     for (std::size_t s = 0; s < made.steps().size(); ++s) {
       const CallStep& from = program.steps()[s];
@@ -60,6 +71,9 @@ TEST(ShortProgram, SaysWhatTheProgramSays) {
       EXPECT_EQ(to.fused, fused);
       EXPECT_EQ(to.may_land, from.may_land);
       EXPECT_EQ(to.may_offer, from.may_offer);
+      EXPECT_EQ(to.sends_at_once,
+                sends_own_memory(program, from) && to.elements * kElementBytes <= kAtOnceBytes);
+      at_once += to.sends_at_once ? 1 : 0;
       ASSERT_EQ(to.sources, from.sources);
       ASSERT_EQ(to.destinations, from.destinations);
       ASSERT_EQ(to.end, from.end);
@@ -72,6 +86,7 @@ TEST(ShortProgram, SaysWhatTheProgramSays) {
     ++compared;
   }
   EXPECT_GT(compared, 10);
+  EXPECT_GT(at_once, 0);
 }
 
 TEST(ShortProgram, OnlyFewStepsFitAWord) {
@@ -217,6 +232,67 @@ TEST_F(TwoRanks, MissesTheRankThatNeedsItsCore) {
     EXPECT_FALSE(executors_[1]->misses_neighbour()) << "has none";
     finish();
   }
+}
+
+// A root sends to each peer as soon as that one has room, whatever the others have.
+TEST(ShortCalls, SendToWhoHasRoom) {
+  constexpr int kSize = 3;
+  constexpr int kCalls = 100;  // more than a queue holds
+  transport::TransportOptions options;
+  options.size = kSize;
+  options.channel_count = 1;
+  options.frame_bytes_max = 1024;
+  options.queue_bytes = 2048;
+  const auto world = transport::MemoryWorld::make(options);
+  const auto algorithm = collectives::find_algorithm(Collective::broadcast, "direct");
+  ASSERT_TRUE(algorithm.ok());
+  auto programs = collectives::lower_all(*collectives::build(**algorithm, kSize, 0, 1));
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<collectives::Plan> plans;
+  for (Rank r = 0; r < kSize; ++r) {
+    transports.push_back(transport::make_memory_transport(world, r));
+    executors.push_back(std::make_unique<Executor>(*transports.back()));
+    plans.push_back({"direct",
+                     {1, options.frame_bytes_max, false},
+                     std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
+                     42});
+  }
+  std::int32_t data[kSize] = {};
+  int calls[kSize] = {};
+  const auto take_turn = [&](Rank r) {
+    Executor& executor = *executors[idx(r)];
+    ASSERT_TRUE(transports[idx(r)]->poll().ok());
+    if (calls[r] > 0) executor.advance();
+    ASSERT_TRUE(executor.status().ok()) << executor.status().to_string();
+    if (!executor.done()) return;
+    if (calls[r] > 0) {
+      ASSERT_EQ(data[r], 1000 + calls[r]) << r;
+    }
+    if (calls[r] == kCalls) return;
+    ++calls[r];
+    if (r == 0) data[0] = 1000 + calls[0];
+    const Signature signature{static_cast<std::uint32_t>(calls[r]),
+                              Collective::broadcast,
+                              DataType::int32,
+                              ReduceOp::sum,
+                              false,
+                              0,
+                              1,
+                              42};
+    auto* memory = reinterpret_cast<std::byte*>(&data[r]);
+    ASSERT_TRUE(executor.start(Call::signed_as(signature, memory, memory), plans[idx(r)]).ok());
+  };
+  for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(0);
+  const int begun = calls[0];
+  EXPECT_LT(begun, kCalls) << "the queues should be full";
+  for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(1);
+  take_turn(0);
+  for (int turn = 0; turn < 5; ++turn) take_turn(1);
+  EXPECT_EQ(calls[1], begun + 1) << "rank 1 got all, though rank 2 took nothing";
+  for (int turn = 0; turn < 5 * kCalls; ++turn)
+    for (Rank r = 0; r < kSize; ++r) take_turn(r);
+  for (Rank r = 0; r < kSize; ++r) EXPECT_TRUE(calls[r] == kCalls && executors[idx(r)]->done());
 }
 
 TEST_F(TwoRanks, CutCallsDoNotLinger) {

@@ -71,6 +71,46 @@ TEST_F(QueueTest, LayoutHoldsWhatWasAskedForAndAFrameMore) {
   EXPECT_GE(layout.bytes(), layout.payloads_offset() + layout.payload_bytes);
 }
 
+// Every length of both parts, on both sides of each place where it is done in another way.
+TEST_F(QueueTest, FramesOfTwoPartsComeAsOne) {
+  make(2048, 8192);
+  std::vector<std::byte> all(2048);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
+  std::vector<std::size_t> bodies;
+  for (std::size_t bytes = 0; bytes <= 130; ++bytes) bodies.push_back(bytes);
+  for (std::size_t bytes = kInlineBytes - 70; bytes <= kInlineBytes + 2; ++bytes)
+    bodies.push_back(bytes);
+  for (std::size_t head = 0; head <= kTinyBytes + 2; ++head)
+    for (const std::size_t body : bodies) {
+      const auto tag = static_cast<std::uint32_t>(head * 10000 + body);
+      const std::span<const std::byte> frame = std::span(all).first(head + body);
+      const std::vector<std::byte> after(frame.begin() + static_cast<std::ptrdiff_t>(head),
+                                         frame.end());  // nothing is read beyond it
+      ASSERT_TRUE(producer_.send(tag, frame.first(head), after));
+      Frame got;
+      ASSERT_TRUE(consumer_.peek(got));
+      ASSERT_EQ(got.tag, tag);
+      ASSERT_TRUE(std::equal(got.payload.begin(), got.payload.end(), frame.begin(), frame.end()))
+          << head << " + " << body;
+      consumer_.release();
+    }
+}
+
+TEST_F(QueueTest, SendingFindsNoRoomInAFullQueue) {
+  make(64, 128);
+  const std::vector<std::byte> data(40, std::byte{9});
+  std::size_t sent = 0;
+  while (producer_.send(9, {}, data)) ASSERT_LE(++sent, layout_.cell_count);
+  EXPECT_EQ(sent, layout_.cell_count);
+  EXPECT_FALSE(producer_.room_appeared());
+  ASSERT_TRUE(receive(data.size(), 9));
+  EXPECT_TRUE(producer_.room_appeared());
+  EXPECT_TRUE(producer_.send(9, {}, data));
+  EXPECT_FALSE(producer_.send(9, {}, data));
+  producer_.close();
+  EXPECT_FALSE(producer_.send(9, {}, data));
+}
+
 TEST_F(QueueTest, DescribesOnlyItsOwnLayout) {
   make(1024, 4096);
   EXPECT_TRUE(describes(memory_.get(), layout_));
