@@ -111,21 +111,6 @@ HWY_INLINE void claim(std::span<std::byte* const> destinations, std::size_t from
       base::claim_line(destination + offset);
 }
 
-// Calls block(offset) for every whole block from `offset` on, and claims the destinations ahead of
-// it; never beyond `bytes`, because what lies there may be in use by another core. Returns where
-// the last block ended.
-template <class Block>
-HWY_INLINE std::size_t for_blocks(std::span<std::byte* const> destinations, std::size_t offset,
-                                  std::size_t bytes, const Block& block) {
-  const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
-  for (; offset + kBlockBytes + ahead <= bytes; offset += kBlockBytes) {
-    claim(destinations, offset + ahead, offset + ahead + kBlockBytes);
-    block(offset);
-  }
-  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block(offset);
-  return offset;
-}
-
 // How a pass over memory begins: `head` bytes, at most a vector, that bring the destinations to a
 // vector boundary, and then whether whole pages bypass the caches.
 struct Start {

@@ -11,7 +11,9 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <span>
 
 #include "runtime/kernels/formats_inl.hpp"
 #include "runtime/kernels/kernels.hpp"
@@ -34,17 +36,20 @@ class Reducer {
     if (!start.streaming) claim(call_.destinations, 0, std::min(bytes, ahead));
     if (start.head > 0) few(0, start.head);
     std::size_t offset = start.head;
-    if constexpr (kBlocks) {
-      if (start.streaming) offset = stream_pages(offset, bytes);
-      offset = run_blocks(offset, bytes);
-    }
+    if constexpr (kBlocks) offset = run_blocks(offset, bytes, start.streaming);
     for (; offset < bytes; offset += kVectorBytes)
       few(offset, std::min(kVectorBytes, bytes - offset));
   }
 
  private:
   using Wide = typename Format::Wide;
+  using Sources = std::span<const std::byte* const>;
+  using Destinations = std::span<std::byte* const>;
   static constexpr std::size_t kTreeDepth = 32;  // of more sources than ranks can be
+
+  // Loops of their own for two, four and eight sources; not of 8-bit floats, whose long arithmetic
+  // would make them most of a megabyte.
+  static constexpr bool kLoopsForFew = sizeof(Wide) <= 2 * sizeof(ByteVector);
 
   // A destination that was just read is in the caches; streaming would only throw it out.
   bool in_place() const {
@@ -54,37 +59,50 @@ class Reducer {
     return false;
   }
 
-  std::size_t stream_pages(std::size_t offset, std::size_t bytes) {
-    for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
-      for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
-        for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
-          block<true>(page + in_page);
-    hwy::FlushStream();
+  std::size_t run_blocks(std::size_t offset, std::size_t bytes, bool streaming) {
+    const Sources sources = call_.sources;
+    if constexpr (kLoopsForFew) {
+      switch (sources.size()) {
+        case 2:
+          return run_fold(FewSources<2>(sources), offset, bytes, streaming);
+        case 4:
+          return bends_ ? run_fold(FewSources<4, true>(sources), offset, bytes, streaming)
+                        : run_fold(FewSources<4>(sources), offset, bytes, streaming);
+        case 8:
+          if (bends_) return run_fold(FewSources<8, true>(sources), offset, bytes, streaming);
+      }
+    }
+    if (bends_) return run_fold(Tree{sources}, offset, bytes, streaming);
+    return run_fold(Chain{sources}, offset, bytes, streaming);
+  }
+
+  // Every fold gets a loop that has it inlined, and all that the loop needs in variables of its
+  // own: a compiler must take every store for one that may change the call.
+  template <class Fold>
+  std::size_t run_fold(const Fold& fold, std::size_t offset, std::size_t bytes, bool streaming) {
+    if (streaming) offset = stream_pages(fold, offset, bytes);
+    const Destinations destinations = call_.destinations;
+    const int divisor = call_.divisor;
+    const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
+    for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) {
+      // Never beyond `bytes`: what lies there may be in use by another core.
+      if (offset + kBlockBytes + ahead <= bytes)
+        claim(destinations, offset + ahead, offset + ahead + kBlockBytes);
+      store_four<false>(fold(offset), divisor, destinations, offset);
+    }
     return offset;
   }
 
-  std::size_t run_blocks(std::size_t offset, std::size_t bytes) {
-    if (call_.sources.size() == 2 && call_.destinations.size() <= 2)
-      return run_pairs(offset, bytes);
-    return for_blocks(call_.destinations, offset, bytes,
-                      [this](std::size_t at) HWY_ATTR { block<false>(at); });
-  }
-
-  // The same for two sources, as most steps have: with all pointers in registers, because a
-  // compiler must take every store for one that may change the call.
-  std::size_t run_pairs(std::size_t offset, std::size_t bytes) {
-    const std::byte* const a = call_.sources[0];
-    const std::byte* const b = call_.sources[1];
-    std::byte* const first = call_.destinations[0];
-    std::byte* const second = call_.destinations.back() == first ? nullptr : call_.destinations[1];
+  template <class Fold>
+  HWY_INLINE std::size_t stream_pages(const Fold& fold, std::size_t offset, std::size_t bytes) {
+    const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
-    return for_blocks(call_.destinations, offset, bytes, [=](std::size_t at) HWY_ATTR {
-      const Four sum = combine_four(load_four(a + at), load_four(b + at));
-      const ByteVector results[4] = {divided(sum.a, divisor), divided(sum.b, divisor),
-                                     divided(sum.c, divisor), divided(sum.d, divisor)};
-      store_block<false>(results, first + at);
-      if (second != nullptr) store_block<false>(results, second + at);
-    });
+    for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
+      for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
+        for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
+          store_four<true>(fold(page + in_page), divisor, destinations, page + in_page);
+    hwy::FlushStream();
+    return offset;
   }
 
   // Four vectors: enough independent work to hide the latency of the arithmetic. They are four
@@ -107,51 +125,94 @@ class Reducer {
   }
 
   template <bool kStreaming>
-  HWY_INLINE void block(std::size_t offset) {
-    if (bends_) return store_four<kStreaming>(tree_of_blocks(offset), offset);
-    Four sum = load_four(call_.sources[0] + offset);
-    for (const std::byte* source : call_.sources.subspan(1))
-      sum = combine_four(sum, load_four(source + offset));
-    store_four<kStreaming>(sum, offset);
-  }
-
-  template <bool kStreaming>
-  HWY_INLINE void store_four(const Four& sum, std::size_t offset) {
-    const ByteVector results[4] = {finish(sum.a), finish(sum.b), finish(sum.c), finish(sum.d)};
-    for (std::byte* destination : call_.destinations)
+  static HWY_INLINE void store_four(const Four& sum, int divisor, Destinations destinations,
+                                    std::size_t offset) {
+    const ByteVector results[4] = {divided(sum.a, divisor), divided(sum.b, divisor),
+                                   divided(sum.c, divisor), divided(sum.d, divisor)};
+    for (std::byte* destination : destinations)
       store_block<kStreaming>(results, destination + offset);
   }
 
+  // The fold of a block of kCount sources, along the tree (of a power of two of them) or not.
+  template <std::size_t kCount, bool kTree = false>
+  class FewSources {
+   public:
+    explicit FewSources(Sources sources) { std::copy_n(sources.begin(), kCount, from_.begin()); }
+
+    HWY_INLINE Four operator()(std::size_t offset) const {
+      return {fold<0, kCount>(offset), fold<0, kCount>(offset + kVectorBytes),
+              fold<0, kCount>(offset + 2 * kVectorBytes),
+              fold<0, kCount>(offset + 3 * kVectorBytes)};
+    }
+
+   private:
+    // One vector at a time, which takes the fewest registers.
+    template <std::size_t kFirst, std::size_t kSources>
+    HWY_INLINE Wide fold(std::size_t offset) const {
+      if constexpr (kSources == 1) {
+        return Format::widen(load(from_[kFirst] + offset));
+      } else {
+        constexpr std::size_t kLeft = kTree ? kSources / 2 : kSources - 1;
+        return combine(fold<kFirst, kLeft>(offset), fold<kFirst + kLeft, kSources - kLeft>(offset));
+      }
+    }
+
+    std::array<const std::byte*, kCount> from_;
+  };
+
+  struct Chain {
+    Sources sources;
+
+    HWY_INLINE Four operator()(std::size_t offset) const {
+      Four sum = load_four(sources[0] + offset);
+      for (const std::byte* source : sources.subspan(1))
+        sum = combine_four(sum, load_four(source + offset));
+      return sum;
+    }
+  };
+
+  struct Tree {
+    Sources sources;
+
+    // Not inlined, because it is long, and there are two loops.
+    HWY_NOINLINE Four operator()(std::size_t offset) const {
+      const auto leaf = [=, this](std::size_t i) HWY_ATTR {
+        const Sources rest = sources.subspan(4 * i);
+        if (rest.size() < 4) return Chain{rest}(offset);
+        return FewSources<4, true>(rest)(offset);
+      };
+      return fold_tree<Four>((sources.size() + 3) / 4, leaf,
+                             [](const Four& x, const Four& y)
+                                 HWY_ATTR { return combine_four(x, y); });
+    }
+  };
+
   // At most one vector.
   void few(std::size_t offset, std::size_t bytes) {
-    const auto read = [=](const std::byte* source)
-                          HWY_ATTR { return Format::widen(load_first(source + offset, bytes)); };
-    Wide value = read(call_.sources[0]);
+    const auto read = [=, this](std::size_t i) HWY_ATTR {
+      return Format::widen(load_first(call_.sources[i] + offset, bytes));
+    };
+    const std::size_t sources = call_.sources.size();
+    Wide value = read(0);
     if (bends_)
-      value = fold_tree<Wide>(read,
+      value = fold_tree<Wide>(sources, read,
                               [](const Wide& x, const Wide& y) HWY_ATTR { return combine(x, y); });
     else
-      for (const std::byte* source : call_.sources.subspan(1)) value = combine(value, read(source));
-    const ByteVector result = finish(value);
+      for (std::size_t i = 1; i < sources; ++i) value = combine(value, read(i));
+    const ByteVector result = divided(value, call_.divisor);
     for (std::byte* destination : call_.destinations)
       store_first(result, destination + offset, bytes);
   }
 
-  // Not inlined, so that the loop over few sources keeps its registers to itself.
-  HWY_NOINLINE Four tree_of_blocks(std::size_t offset) {
-    return fold_tree<Four>(
-        [=](const std::byte* source) HWY_ATTR { return load_four(source + offset); },
-        [](const Four& x, const Four& y) HWY_ATTR { return combine_four(x, y); });
-  }
-
-  // Sums of equally many sources are added as they come, like the carry of a binary counter; what
+  // Leaves are single sources, or groups of a power of two of which only the last one may be
+  // smaller. Sums of equally many are added as they come, like the carry of a binary counter; what
   // is left at the end from the right.
-  template <class Sum, class Read, class Combine>
-  HWY_INLINE Sum fold_tree(const Read& read, const Combine& add) {
+  template <class Sum, class Leaf, class Add>
+  static HWY_INLINE Sum fold_tree(std::size_t leaves, const Leaf& leaf, const Add& add) {
     Sum stack[kTreeDepth];
     std::size_t depth = 0;
-    for (std::size_t i = 0; i < call_.sources.size(); ++i) {
-      Sum sum = read(call_.sources[i]);
+    for (std::size_t i = 0; i < leaves; ++i) {
+      Sum sum = leaf(i);
       for (std::size_t pairs = i; pairs & 1; pairs >>= 1) sum = add(stack[--depth], sum);
       stack[depth++] = sum;
     }
@@ -163,8 +224,6 @@ class Reducer {
   static HWY_INLINE Wide combine(const Wide& sum, const Wide& next) {
     return Format::template combine<Op>(sum, next);
   }
-
-  HWY_INLINE ByteVector finish(Wide value) const { return divided(value, call_.divisor); }
 
   static HWY_INLINE ByteVector divided(Wide value, int divisor) {
     if (divisor == 1) return Format::narrow(value);

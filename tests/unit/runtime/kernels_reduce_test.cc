@@ -17,7 +17,8 @@
 namespace tutti::runtime::kernels {
 namespace {
 
-constexpr std::size_t kMaxSources = 9;
+constexpr std::size_t kManySources = 9;
+constexpr std::size_t kMaxSources = 17;
 constexpr std::size_t kMaxDestinations = 4;
 constexpr std::size_t kMaxCount = 4099;
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 5, 7, 13, 31, 63, 64, 65, 127, 1000, kMaxCount};
@@ -87,7 +88,7 @@ class Comparison {
 
   // From step to step, of the numbers of sources and of destinations.
   void all_shapes(ReduceOp op, std::size_t source_step = 1, std::size_t destination_step = 1) {
-    for (std::size_t sources = 1; sources <= kMaxSources; sources += source_step) {
+    for (std::size_t sources = 1; sources <= kManySources; sources += source_step) {
       const int divisor = op == ReduceOp::avg ? static_cast<int>(sources) : 1;
       const auto expected = reference::reduce<kType>(op, columns_, sources, divisor);
       for (std::size_t destinations = 1; destinations <= kMaxDestinations;
@@ -107,11 +108,24 @@ class Comparison {
 
   // Long enough that whole pages bypass the caches.
   void streams() {
-    for (ReduceOp op : kAllReduceOps) {
-      const auto expected = reference::reduce<kType>(op, columns_, 3, 1);
-      for (std::size_t destinations = 1; destinations <= 2; ++destinations)
-        for (Layout layout : kLayouts)
-          one(call(op, kStreamedCount, 1), 3, destinations, layout, expected);
+    for (ReduceOp op : kAllReduceOps)
+      for (std::size_t sources = 2; sources <= 4; ++sources) {
+        const auto expected = reference::reduce<kType>(op, columns_, sources, 1);
+        for (std::size_t destinations = 1; destinations <= 2; ++destinations)
+          for (Layout layout : kLayouts)
+            one(call(op, kStreamedCount, 1), sources, destinations, layout, expected);
+      }
+  }
+
+  // Every shape that a tree has at its right end, both ways past the caches and not.
+  void trees(ReduceOp op, std::size_t count) {
+    for (std::size_t sources = 2; sources <= kMaxSources; ++sources) {
+      const int divisor = op == ReduceOp::avg ? static_cast<int>(sources) : 1;
+      const auto expected =
+          reference::reduce<kType>(op, columns_, sources, divisor, reference::Order::tree);
+      ReduceCall tree = call(op, count, divisor);
+      tree.tree = true;
+      for (Layout layout : kLayouts) one(tree, sources, 2, layout, expected);
     }
   }
 
@@ -184,6 +198,16 @@ void compare_everything() {
   Comparison<kType>(kStreamedCount).streams();
 }
 
+template <DataType kType>
+void compare_trees() {
+  Comparison<kType> comparison(kStreamedCount);
+  for (std::size_t count : {std::size_t{1}, std::size_t{13}, kStreamedCount}) {
+    comparison.trees(ReduceOp::sum, count);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  comparison.trees(ReduceOp::avg, kStreamedCount);
+}
+
 // The loops are those of the wider types, hence a few shapes; every pair of values is below.
 template <DataType kType>
 void compare_some() {
@@ -209,6 +233,12 @@ TEST_P(KernelsReduce, BFloat16) { compare_everything<DataType::bfloat16>(); }
 TEST_P(KernelsReduce, Float16) { compare_everything<DataType::float16>(); }
 TEST_P(KernelsReduce, Float8E4M3) { compare_some<DataType::float8_e4m3>(); }
 TEST_P(KernelsReduce, Float8E5M2) { compare_some<DataType::float8_e5m2>(); }
+
+TEST_P(KernelsReduce, TreesOfFloat32) { compare_trees<DataType::float32>(); }
+TEST_P(KernelsReduce, TreesOfFloat64) { compare_trees<DataType::float64>(); }
+TEST_P(KernelsReduce, TreesOfBFloat16) { compare_trees<DataType::bfloat16>(); }
+TEST_P(KernelsReduce, TreesOfFloat16) { compare_trees<DataType::float16>(); }
+TEST_P(KernelsReduce, TreesOfFloat8E4M3) { compare_trees<DataType::float8_e4m3>(); }
 
 std::vector<std::uint16_t> every_16_bit_value() {
   std::vector<std::uint16_t> values(65536);

@@ -169,16 +169,30 @@ auto divisor_as(int divisor) {
     return static_cast<T>(divisor);
 }
 
+// Along the canonical tree: the left part is the largest power of two below the number of values.
+template <class T>
+T fold_tree(ReduceOp op, const T* values, std::size_t count) {
+  if (count == 1) return values[0];
+  std::size_t left = 1;
+  while (2 * left < count) left *= 2;
+  return combine(op, fold_tree(op, values, left), fold_tree(op, values + left, count - left));
+}
+
+enum class Order { chain, tree };
+
 // The fold of the first `sources` columns, element by element.
 template <DataType kType>
 std::vector<Stored<kType>> reduce(ReduceOp op,
                                   const std::vector<std::vector<Stored<kType>>>& columns,
-                                  std::size_t sources, int divisor) {
+                                  std::size_t sources, int divisor, Order order = Order::chain) {
   using E = Element<kType>;
   std::vector<Stored<kType>> result(columns[0].size());
+  std::vector<decltype(E::load(columns[0][0]))> row(sources);
   for (std::size_t i = 0; i < result.size(); ++i) {
-    auto value = E::load(columns[0][i]);
-    for (std::size_t s = 1; s < sources; ++s) value = combine(op, value, E::load(columns[s][i]));
+    for (std::size_t s = 0; s < sources; ++s) row[s] = E::load(columns[s][i]);
+    auto value = row[0];
+    for (std::size_t s = 1; s < sources; ++s) value = combine(op, value, row[s]);
+    if (order == Order::tree) value = fold_tree(op, row.data(), sources);
     if (divisor > 1)
       value = static_cast<decltype(value)>(value / divisor_as<decltype(value)>(divisor));
     result[i] = E::save(value);
