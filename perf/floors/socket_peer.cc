@@ -26,6 +26,7 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kScratch = 128 * kKiB;  // stays in the cache until it is added
 constexpr int kSnug = 512 << 10;  // of the system's buffers: they stay in the cache, too
 constexpr std::size_t kConnections = 2;
+constexpr const char* kControl = "reno";  // of the congestion: it does not pace, whatever others do
 
 enum class Use {
   one,    // one connection, both ways
@@ -109,6 +110,7 @@ class Connection {
     socket_ = socket;
     const int yes = 1;
     setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    setsockopt(socket_, IPPROTO_TCP, TCP_CONGESTION, kControl, std::strlen(kControl));
     if (!snug) return;  // the system lets its buffers grow
     setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &kSnug, sizeof(kSnug));
     setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSnug, sizeof(kSnug));

@@ -105,6 +105,7 @@ class FrameSender {
   std::size_t greeting_sent_ = 0;
   std::size_t queue_bytes_ = 0;
   bool opened_ = false;
+  bool connected_ = false;
   bool blocked_ = false;
   bool said_goodbye_ = false;
   End end_ = End::none;

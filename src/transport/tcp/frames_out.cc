@@ -7,9 +7,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/try.hpp"
 #include "transport/tcp/calls.hpp"
+#include "transport/tcp/congestion.hpp"
 #include "transport/tcp/flow.hpp"
 #include "transport/tcp/poller.hpp"
 
@@ -169,7 +171,10 @@ bool FrameSender::flush() {
 void FrameSender::on_events(std::uint32_t events) {
   if ((events & kEndEvents) != 0) ending_ = true;
   if ((events & (EPOLLIN | kEndEvents)) != 0) read_back();
-  if ((events & EPOLLOUT) != 0) blocked_ = false;
+  if ((events & EPOLLOUT) == 0) return;
+  // The first time, it has just been connected.
+  if (!std::exchange(connected_, true)) pace_only_far_ways(socket_.number());
+  blocked_ = false;
 }
 
 // The reader said goodbye, or is gone.
