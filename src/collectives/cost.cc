@@ -78,8 +78,10 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
     route.overhead = network ? constants_.gpu_network : constants_.gpu;
   else
     route.overhead = network ? constants_.sockets : constants_.shared_memory;
-  if (network && topology_.vertex(a).kind != VertexKind::gpu)
+  if (network && topology_.vertex(a).kind != VertexKind::gpu) {
     route.link_ns = route.overhead.send_ns + route.overhead.receive_ns;
+    route.link_payload_ns = 2 * route.overhead.payload_ns;
+  }
   // What one core wrote is in its own caches.
   if (a == b) route.overhead.payload_ns = 0;
   // Ranks that share a seat take turns: who waits for news gives the seat away, and is back when
@@ -411,8 +413,7 @@ class SliceSimulation {
     const CostGraph::Step& step = graph_.steps_[s];
     const double processor_rate = machine_.rate(step.processor);
     const double start_ns = std::max(states_[s].ready_ns, free_ns_[step.processor]);
-    const double payload_share = std::min(1.0, chunk_bytes_ / kWholePayloadBytes);
-    const double overhead_ns = step.overhead_ns + step.payload_ns * payload_share;
+    const double overhead_ns = step.overhead_ns + step.payload_ns * payload_share();
     double end_ns = occupy(step.processor, start_ns,
                            overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
@@ -434,6 +435,8 @@ class SliceSimulation {
     complete(s, end_ns);
   }
 
+  double payload_share() const { return std::min(1.0, chunk_bytes_ / kWholePayloadBytes); }
+
   double occupy(std::uint32_t resource, double start_ns, double duration_ns) {
     busy_ns_[resource] += duration_ns;
     return free_ns_[resource] = start_ns + duration_ns;
@@ -443,10 +446,12 @@ class SliceSimulation {
   double transfer(const CostGraph::Message& message, double start_ns) {
     double now_ns = start_ns;
     double end_ns = start_ns;
-    for (const std::uint32_t link : message.route->links) {
+    const Route& route = *message.route;
+    const double message_ns = route.link_ns + route.link_payload_ns * payload_share();
+    for (const std::uint32_t link : route.links) {
       now_ns = std::max(now_ns, free_ns_[link]);
       const double bytes_ns = message.chunks * chunk_bytes_ / machine_.rate(link);
-      end_ns = std::max(end_ns, occupy(link, now_ns, bytes_ns + message.route->link_ns));
+      end_ns = std::max(end_ns, occupy(link, now_ns, bytes_ns + message_ns));
     }
     return end_ns;
   }

@@ -153,7 +153,11 @@ TEST(Cost, SocketsWaitForTheWorkOnTheirMessages) {
   const SliceCost cost =
       world.graph(Collective::broadcast, "direct", false).price(world.machine, bytes);
   EXPECT_FALSE(world.machine.is_processor(cost.busiest));
-  EXPECT_NEAR(cost.busy_ns, bytes / 2 + c.sockets.send_ns + c.sockets.receive_ns, 1e-3);
+  const double message_ns = c.sockets.send_ns + c.sockets.receive_ns;
+  EXPECT_NEAR(cost.busy_ns, bytes / 2 + message_ns + 2 * c.sockets.payload_ns, 1e-3);
+  const SliceCost small =
+      world.graph(Collective::broadcast, "direct", false).price(world.machine, 4);
+  EXPECT_NEAR(small.busy_ns, 4.0 / 2 + message_ns, 0.01 * message_ns);
 }
 
 TEST(Cost, RanksOnOneCoreShareIt) {
