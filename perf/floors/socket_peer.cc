@@ -26,7 +26,6 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kScratch = 128 * kKiB;  // stays in the cache until it is added
 constexpr int kSnug = 512 << 10;  // of the system's buffers: they stay in the cache, too
 constexpr std::size_t kConnections = 2;
-constexpr const char* kControl = "reno";  // of the congestion: it does not pace, whatever others do
 
 enum class Use {
   one,    // one connection, both ways
@@ -73,9 +72,18 @@ sockaddr_in address_of(const std::string& host, int port) {
   return address;
 }
 
+// Whatever others do on this system, nothing is paced: what arms a timer with each packet cannot be
+// the least that there is. Before there is a connection, as it would never be quite undone.
+int make_unpaced_socket() {
+  constexpr char kControl[] = "reno";
+  const int made = socket(AF_INET, SOCK_STREAM, 0);
+  setsockopt(made, IPPROTO_TCP, TCP_CONGESTION, kControl, sizeof(kControl) - 1);
+  return made;
+}
+
 // -1: stderr says why not.
 int listen_at(const sockaddr_in& address) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  const int listener = make_unpaced_socket();
   const int yes = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
@@ -88,7 +96,7 @@ int listen_at(const sockaddr_in& address) {
 int connect_to(const sockaddr_in& address) {
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   for (int attempt = 0; attempt < 500; ++attempt) {
-    const int connection = socket(AF_INET, SOCK_STREAM, 0);
+    const int connection = make_unpaced_socket();
     if (connect(connection, generic, sizeof(address)) == 0) return connection;
     close(connection);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -110,7 +118,6 @@ class Connection {
     socket_ = socket;
     const int yes = 1;
     setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    setsockopt(socket_, IPPROTO_TCP, TCP_CONGESTION, kControl, std::strlen(kControl));
     if (!snug) return;  // the system lets its buffers grow
     setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &kSnug, sizeof(kSnug));
     setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &kSnug, sizeof(kSnug));

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace tutti::transport::tcp {
@@ -17,6 +19,17 @@ constexpr std::uint32_t kNearUs = 1000;
 constexpr std::size_t kNameBytes = 16;       // that the system keeps of a name
 constexpr std::string_view kPacing = "bbr";  // how the names of all its versions begin
 constexpr std::string_view kEverywhere = "reno";
+
+bool paces(std::string_view control) { return control.substr(0, kPacing.size()) == kPacing; }
+
+void choose(const Socket& socket, std::string_view control) {
+  ::setsockopt(socket.number(), IPPROTO_TCP, TCP_CONGESTION, control.data(),
+               static_cast<socklen_t>(control.size()));
+}
+
+Socket make_socket(int family) {
+  return Socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
 
 }  // namespace
 
@@ -35,10 +48,26 @@ bool is_near(int socket) {
          info.tcpi_rtt < kNearUs;
 }
 
-void pace_only_far_ways(int socket) {
-  if (congestion_control(socket).compare(0, kPacing.size(), kPacing) != 0 || !is_near(socket))
-    return;
-  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kEverywhere.data(), kEverywhere.size());
+void begin_unpaced(const Socket& socket) {
+  if (paces(congestion_control(socket.number()))) choose(socket, kEverywhere);
+}
+
+void pace_if_far(const Socket& socket) {
+  if (is_near(socket.number())) return;
+  const std::string systems = congestion_control(make_socket(AF_INET).number());
+  if (paces(systems)) choose(socket, systems);
+}
+
+Result<Socket> start_connecting_unpaced(const SocketAddress& address) {
+  Socket socket = make_socket(address.storage.ss_family);
+  if (!socket) return system_failure("cannot make a socket", errno);
+  set_no_delay(socket);
+  begin_unpaced(socket);
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address.storage);
+  if (::connect(socket.number(), generic, address.bytes) != 0 && errno != EINPROGRESS &&
+      errno != EINTR)
+    return Status(StatusCode::peer_lost, std::strerror(errno));
+  return socket;
 }
 
 }  // namespace tutti::transport::tcp

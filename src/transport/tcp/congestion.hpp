@@ -2,13 +2,18 @@
 //
 // A congestion control that paces (BBR) lets bytes go by the clock, at the speed that it has seen
 // them arrive at before. Collectives send in bursts, and most of what it sees is their pauses and
-// the peer's computing: on two cores the second megabyte took twice as long as without. Pacing
-// is worth its price where a loss takes long to mend, which is not so next door.
+// the peer's computing: between two cores, 1 MiB took up to twice as long as without. Pacing is
+// worth its price where a loss takes long to mend, which is not so next door.
+//
+// What paces arms a timer of the system with each packet, and goes on so when another control takes
+// over. So connections begin without, and those that turn out to go far get it back.
 //
 // Knows the system's calls only.
 #pragma once
 
 #include <string>
+
+#include "transport/bootstrap/socket.hpp"
 
 namespace tutti::transport::tcp {
 
@@ -18,8 +23,15 @@ std::string congestion_control(int socket);
 // True when the first packets of a connection went there and back within a millisecond.
 bool is_near(int socket);
 
-// Gives a connection that is near and paced the control that is everywhere, and lets all others be.
-// Where the system does not allow that, everything stays as it was.
-void pace_only_far_ways(int socket);
+// Of a socket that is not connected yet, or of one that listens, for all that it will accept: if
+// its control paces, the one that every system has takes its place. Where the system does not allow
+// that, nothing changes.
+void begin_unpaced(const Socket& socket);
+
+// Gives a connection that is not near the system's control, if that paces.
+void pace_if_far(const Socket& socket);
+
+// As start_connecting(), unpaced.
+Result<Socket> start_connecting_unpaced(const SocketAddress& address);
 
 }  // namespace tutti::transport::tcp

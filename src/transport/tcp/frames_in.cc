@@ -33,7 +33,7 @@ Status FrameReceiver::attach(Socket socket, std::string last_words_key, std::siz
   socket_ = std::move(socket);
   last_words_key_ = std::move(last_words_key);
   take_time_to_acknowledge(socket_.number());
-  pace_only_far_ways(socket_.number());  // our own frames may move to it
+  pace_if_far(socket_);  // our own frames may move to it
   frame_bytes_max_ = frame_bytes_max;
   may_move_ = may_move;
   ready_ = true;

@@ -19,7 +19,7 @@ namespace tutti::transport::tcp {
 
 Status FrameSender::open(const SocketAddress& address, const Introduce& introduce,
                          std::size_t queue_bytes) {
-  Result<Socket> socket = start_connecting(address);
+  Result<Socket> socket = start_connecting_unpaced(address);
   opened_ = true;
   if (socket.status().code() == StatusCode::peer_lost) {
     end_ = End::lost;
@@ -173,7 +173,7 @@ void FrameSender::on_events(std::uint32_t events) {
   if ((events & (EPOLLIN | kEndEvents)) != 0) read_back();
   if ((events & EPOLLOUT) == 0) return;
   // The first time, it has just been connected.
-  if (!std::exchange(connected_, true)) pace_only_far_ways(socket_.number());
+  if (!std::exchange(connected_, true)) pace_if_far(socket_);
   blocked_ = false;
 }
 

@@ -6,12 +6,13 @@
 #include <cstring>
 
 #include "base/try.hpp"
+#include "transport/tcp/congestion.hpp"
 #include "transport/tcp/flow.hpp"
 
 namespace tutti::transport::tcp {
 
 Status SignalSender::open(const SocketAddress& address, const Introduce& introduce) {
-  Result<Socket> socket = start_connecting(address);
+  Result<Socket> socket = start_connecting_unpaced(address);
   closed_ = socket.status().code() == StatusCode::peer_lost;
   if (closed_) return Status();
   TUTTI_TRY(socket);

@@ -11,6 +11,7 @@
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
+#include "transport/tcp/congestion.hpp"
 #include "transport/tcp/endpoint.hpp"
 #include "transport/tcp/mesh.hpp"
 
@@ -288,7 +289,9 @@ Result<Socket> listen_for(const TransportOptions& options) {
                   fmt::format("{} is reachable from other hosts and the job has no secret; set "
                               "TUTTI_JOB_SECRET_FILE on all ranks, or start them with `tutti run`",
                               address.host()));
-  return listen_on(address);
+  Result<Socket> listener = listen_on(address);
+  if (listener.ok()) begin_unpaced(*listener);
+  return listener;
 }
 
 Card make_card(const TransportOptions& options, const Result<Socket>& listener) {

@@ -1,18 +1,20 @@
-// tcp_congestion_test.cc: near connections are not paced, whichever end opened them.
+// tcp_congestion_test.cc: connections begin unpaced, and what is near stays so, at either end.
 #include "transport/tcp/congestion.hpp"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
-#include <utility>
+#include <vector>
 
+#include "conformance.hpp"
 #include "transport/bootstrap/socket.hpp"
-#include "transport/tcp/flow.hpp"
+#include "transport/tcp/transport.hpp"
 
 namespace tutti::transport::tcp {
 namespace {
@@ -40,53 +42,79 @@ struct Loopback {
   SocketAddress address;
 };
 
-TEST(TcpCongestion, OfAPacedConnectionNearbyIsTheOneThatIsEverywhere) {
-  const Loopback loopback;
-  const Socket socket = start_connecting(loopback.address).value();
-  const Socket theirs = loopback.accept();
-  if (!choose_control(socket, "bbr")) GTEST_SKIP() << "the system has no control that paces";
-  ASSERT_EQ(congestion_control(socket.number()), "bbr");
-  const bool near = is_near(socket.number());  // unless the machine was very busy
-  pace_only_far_ways(socket.number());
-  EXPECT_EQ(congestion_control(socket.number()), near ? "reno" : "bbr");
+bool system_paces() {
+  return congestion_control(Socket(::socket(AF_INET, SOCK_STREAM, 0)).number()) == "bbr";
 }
 
-TEST(TcpCongestion, OfAConnectionThatIsNotPacedIsLeftAlone) {
-  const Loopback loopback;
-  const Socket socket = start_connecting(loopback.address).value();
-  const Socket theirs = loopback.accept();
+TEST(TcpCongestion, OfAPacedSocketIsTheOneThatIsEverywhere) {
+  const Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  if (!choose_control(socket, "bbr")) GTEST_SKIP() << "the system has no control that paces";
+  ASSERT_EQ(congestion_control(socket.number()), "bbr");
+  begin_unpaced(socket);
+  EXPECT_EQ(congestion_control(socket.number()), "reno");
+}
+
+TEST(TcpCongestion, OfASocketThatIsNotPacedIsLeftAlone) {
+  const Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
   ASSERT_TRUE(choose_control(socket, "reno"));
   static_cast<void>(choose_control(socket, "cubic"));
   const std::string before = congestion_control(socket.number());
-  pace_only_far_ways(socket.number());
+  begin_unpaced(socket);
   EXPECT_EQ(congestion_control(socket.number()), before);
 }
 
-TEST(TcpCongestion, OfAConnectionOfWhichNothingIsKnownIsLeftAlone) {
-  const Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
-  EXPECT_FALSE(is_near(socket.number()));
-  const bool paced = choose_control(socket, "bbr");
-  pace_only_far_ways(socket.number());
-  EXPECT_EQ(congestion_control(socket.number()) == "bbr", paced);
-  const Socket none;
-  EXPECT_EQ(congestion_control(none.number()), "");
+TEST(TcpCongestion, OnlyOfWhatIsNotNearIsTheSystems) {
+  if (!system_paces()) GTEST_SKIP() << "the system paces nothing";
+  const Loopback loopback;
+  const Socket socket = start_connecting_unpaced(loopback.address).value();
+  const Socket theirs = loopback.accept();
+  const bool near = is_near(socket.number());  // unless the machine was very busy
+  pace_if_far(socket);
+  EXPECT_EQ(congestion_control(socket.number()), near ? "reno" : "bbr");
+  const Socket nowhere(::socket(AF_INET, SOCK_STREAM, 0));
+  begin_unpaced(nowhere);
+  EXPECT_FALSE(is_near(nowhere.number()));
+  pace_if_far(nowhere);
+  EXPECT_EQ(congestion_control(nowhere.number()), "bbr");
 }
 
-TEST(TcpCongestion, IsChosenByBothEndsOfAFlow) {
-  const Loopback loopback;
-  FrameSender sender;
-  const auto introduce = [](const SocketAddress&) { return Opening{"hello", "key"}; };
-  ASSERT_TRUE(sender.open(loopback.address, introduce, 4096).ok());
-  Socket accepted = loopback.accept();
-  if (!choose_control(sender.socket(), "bbr") || !choose_control(accepted, "bbr"))
-    GTEST_SKIP() << "the system has no control that paces";
-  const bool sender_near = is_near(sender.socket().number());
-  const bool receiver_near = is_near(accepted.number());
-  sender.on_events(EPOLLOUT);
-  EXPECT_EQ(congestion_control(sender.socket().number()), sender_near ? "reno" : "bbr");
-  FrameReceiver receiver;
-  ASSERT_TRUE(receiver.attach(std::move(accepted), "key", 4096, 4096).ok());
-  EXPECT_EQ(congestion_control(receiver.socket().number()), receiver_near ? "reno" : "bbr");
+TEST(TcpCongestion, WhatIsNoConnectionHasNone) {
+  const Socket none;
+  EXPECT_EQ(congestion_control(none.number()), "");
+  EXPECT_FALSE(is_near(none.number()));
+}
+
+// Both ends of all connections of this process, as its transports have made them.
+std::vector<std::string> controls_of_connections() {
+  constexpr int kMostFiles = 4096;
+  std::vector<std::string> controls;
+  for (int file = 0; file < kMostFiles; ++file) {
+    sockaddr_storage peer{};
+    socklen_t bytes = sizeof(peer);
+    if (::getpeername(file, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0 && is_near(file))
+      controls.push_back(congestion_control(file));
+  }
+  return controls;
+}
+
+TEST(TcpCongestion, NoConnectionNearbyIsPaced) {
+  TransportOptions options;
+  options.size = 2;
+  options.job_secret = "s3cret";
+  const conformance::World world = conformance::make_by_exchange(options, make_tcp_transport);
+  std::vector<Endpoint*> ends;
+  for (Rank rank : {0, 1}) {
+    ends.push_back(world.transports[static_cast<std::size_t>(rank)]->endpoint(1 - rank, 0).value());
+    ends.back()->signal(Signal::taken, 1);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto connected = [&](Endpoint* end) { return end->signalled(Signal::taken) == 1; };
+  while (!std::all_of(ends.begin(), ends.end(), connected)) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    for (const auto& transport : world.transports) ASSERT_TRUE(transport->poll().ok());
+  }
+  const std::vector<std::string> controls = controls_of_connections();
+  EXPECT_EQ(std::count(controls.begin(), controls.end(), "bbr"), 0);
 }
 
 }  // namespace
