@@ -167,10 +167,12 @@ Result<Socket> listen_on(const SocketAddress& address) {
   return failure;
 }
 
-Result<Socket> start_connecting(const SocketAddress& address) {
+Result<Socket> start_connecting(const SocketAddress& address,
+                                const std::function<void(const Socket&)>& prepare) {
   Result<Socket> socket = make_socket(address);
   if (!socket.ok()) return socket;
   set_no_delay(*socket);
+  if (prepare) prepare(*socket);
   const int done = ::connect(socket->number(), as_sockaddr(address), address.bytes);
   if (done != 0 && errno != EINPROGRESS && errno != EINTR)
     return Status(StatusCode::peer_lost, std::strerror(errno));

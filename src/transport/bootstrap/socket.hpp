@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,8 +45,10 @@ Result<SocketAddress> parse_address(const std::string& host, int port);
 Result<Socket> listen_on(const SocketAddress& address);
 
 // Begins to connect: the socket becomes writable when connected or failed (ask connect_error).
+// `prepare` gets the socket before that.
 // Errors  peer_lost when the other side refuses at once, system_error when there is no socket.
-Result<Socket> start_connecting(const SocketAddress& address);
+Result<Socket> start_connecting(const SocketAddress& address,
+                                const std::function<void(const Socket&)>& prepare = {});
 
 // The errno of a connection attempt that came to an end; 0 when it succeeded.
 int connect_error(const Socket& socket);

@@ -6,10 +6,8 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace tutti::transport::tcp {
@@ -25,10 +23,6 @@ bool paces(std::string_view control) { return control.substr(0, kPacing.size()) 
 void choose(const Socket& socket, std::string_view control) {
   ::setsockopt(socket.number(), IPPROTO_TCP, TCP_CONGESTION, control.data(),
                static_cast<socklen_t>(control.size()));
-}
-
-Socket make_socket(int family) {
-  return Socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 }  // namespace
@@ -54,20 +48,13 @@ void begin_unpaced(const Socket& socket) {
 
 void pace_if_far(const Socket& socket) {
   if (is_near(socket.number())) return;
-  const std::string systems = congestion_control(make_socket(AF_INET).number());
+  const Socket fresh(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::string systems = congestion_control(fresh.number());
   if (paces(systems)) choose(socket, systems);
 }
 
 Result<Socket> start_connecting_unpaced(const SocketAddress& address) {
-  Socket socket = make_socket(address.storage.ss_family);
-  if (!socket) return system_failure("cannot make a socket", errno);
-  set_no_delay(socket);
-  begin_unpaced(socket);
-  const auto* generic = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(socket.number(), generic, address.bytes) != 0 && errno != EINPROGRESS &&
-      errno != EINTR)
-    return Status(StatusCode::peer_lost, std::strerror(errno));
-  return socket;
+  return start_connecting(address, begin_unpaced);
 }
 
 }  // namespace tutti::transport::tcp
