@@ -90,8 +90,8 @@ bool Producer::send_by_copying(std::uint32_t tag, std::span<const std::byte> hea
                                std::span<const std::byte> body) {
   const std::span<std::byte> room = reserve(head.size() + body.size());
   if (room.data() == nullptr) return false;
-  std::memcpy(room.data(), head.data(), head.size());
-  std::memcpy(room.data() + head.size(), body.data(), body.size());
+  std::copy(head.begin(), head.end(), room.begin());
+  std::copy(body.begin(), body.end(), room.begin() + static_cast<std::ptrdiff_t>(head.size()));
   commit(tag, head.size() + body.size());
   return true;
 }
