@@ -234,65 +234,107 @@ TEST_F(TwoRanks, MissesTheRankThatNeedsItsCore) {
   }
 }
 
-// A root sends to each peer as soon as that one has room, whatever the others have.
-TEST(ShortCalls, SendToWhoHasRoom) {
-  constexpr int kSize = 3;
-  constexpr int kCalls = 100;  // more than a queue holds
-  transport::TransportOptions options;
-  options.size = kSize;
-  options.channel_count = 1;
-  options.frame_bytes_max = 1024;
-  options.queue_bytes = 2048;
-  const auto world = transport::MemoryWorld::make(options);
-  const auto algorithm = collectives::find_algorithm(Collective::broadcast, "direct");
-  ASSERT_TRUE(algorithm.ok());
-  auto programs = collectives::lower_all(*collectives::build(**algorithm, kSize, 0, 1));
-  std::vector<std::unique_ptr<Transport>> transports;
-  std::vector<std::unique_ptr<Executor>> executors;
-  std::vector<collectives::Plan> plans;
-  for (Rank r = 0; r < kSize; ++r) {
-    transports.push_back(transport::make_memory_transport(world, r));
-    executors.push_back(std::make_unique<Executor>(*transports.back()));
-    plans.push_back({"direct",
-                     {1, options.frame_bytes_max, false},
-                     std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
-                     42});
+// Three ranks that make calls of one element.
+class ThreeRanks : public ::testing::Test {
+ protected:
+  static constexpr int kSize = 3;
+
+  void make(Collective collective, std::string_view name, bool direct = false) {
+    transport::TransportOptions options;
+    options.size = kSize;
+    options.channel_count = 1;
+    options.frame_bytes_max = 1024;
+    options.queue_bytes = 2048;
+    const auto world = transport::MemoryWorld::make(options);
+    const auto algorithm = collectives::find_algorithm(collective, name);
+    ASSERT_TRUE(algorithm.ok());
+    auto programs = collectives::lower_all(*collectives::build(**algorithm, kSize, 0, 1));
+    executors_.clear();
+    plans_.clear();
+    transports_.clear();
+    for (Rank r = 0; r < kSize; ++r) {
+      transports_.push_back(transport::make_memory_transport(world, r));
+      executors_.push_back(std::make_unique<Executor>(*transports_.back()));
+      plans_.push_back({std::string(name),
+                        {1, options.frame_bytes_max, direct},
+                        std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
+                        42});
+      data_[r] = r + 1;
+      calls_[r] = 0;
+    }
+    signature_ = {0, collective, DataType::int32, ReduceOp::sum, direct, 0, 1, 42};
   }
-  std::int32_t data[kSize] = {};
-  int calls[kSize] = {};
+
+  void start(Rank r) {
+    signature_.sequence = static_cast<std::uint32_t>(++calls_[r]);
+    auto* memory = reinterpret_cast<std::byte*>(&data_[r]);
+    const Call call = Call::signed_as(signature_, memory, memory);
+    ASSERT_TRUE(executors_[idx(r)]->start(call, plans_[idx(r)]).ok());
+  }
+
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<collectives::Plan> plans_;
+  Signature signature_;
+  std::int32_t data_[kSize] = {};
+  int calls_[kSize] = {};
+};
+
+// A root sends to each peer as soon as that one has room, whatever the others have.
+TEST_F(ThreeRanks, SendToWhoHasRoom) {
+  constexpr int kCalls = 100;  // more than a queue holds
+  make(Collective::broadcast, "direct");
   const auto take_turn = [&](Rank r) {
-    Executor& executor = *executors[idx(r)];
-    ASSERT_TRUE(transports[idx(r)]->poll().ok());
-    if (calls[r] > 0) executor.advance();
+    Executor& executor = *executors_[idx(r)];
+    ASSERT_TRUE(transports_[idx(r)]->poll().ok());
+    if (calls_[r] > 0) executor.advance();
     ASSERT_TRUE(executor.status().ok()) << executor.status().to_string();
     if (!executor.done()) return;
-    if (calls[r] > 0) {
-      ASSERT_EQ(data[r], 1000 + calls[r]) << r;
+    if (calls_[r] > 0) {
+      ASSERT_EQ(data_[r], 1000 + calls_[r]) << r;
     }
-    if (calls[r] == kCalls) return;
-    ++calls[r];
-    if (r == 0) data[0] = 1000 + calls[0];
-    const Signature signature{static_cast<std::uint32_t>(calls[r]),
-                              Collective::broadcast,
-                              DataType::int32,
-                              ReduceOp::sum,
-                              false,
-                              0,
-                              1,
-                              42};
-    auto* memory = reinterpret_cast<std::byte*>(&data[r]);
-    ASSERT_TRUE(executor.start(Call::signed_as(signature, memory, memory), plans[idx(r)]).ok());
+    if (calls_[r] == kCalls) return;
+    if (r == 0) data_[0] = 1001 + calls_[0];
+    start(r);
   };
   for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(0);
-  const int begun = calls[0];
+  const int begun = calls_[0];
   EXPECT_LT(begun, kCalls) << "the queues should be full";
   for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(1);
   take_turn(0);
   for (int turn = 0; turn < 5; ++turn) take_turn(1);
-  EXPECT_EQ(calls[1], begun + 1) << "rank 1 got all, though rank 2 took nothing";
+  EXPECT_EQ(calls_[1], begun + 1) << "rank 1 got all, though rank 2 took nothing";
   for (int turn = 0; turn < 5 * kCalls; ++turn)
     for (Rank r = 0; r < kSize; ++r) take_turn(r);
-  for (Rank r = 0; r < kSize; ++r) EXPECT_TRUE(calls[r] == kCalls && executors[idx(r)]->done());
+  for (Rank r = 0; r < kSize; ++r) EXPECT_TRUE(calls_[r] == kCalls && executors_[idx(r)]->done());
+}
+
+// While rank 2, which needs the core of rank 0, is missed, what came of rank 1 is not looked at.
+TEST_F(ThreeRanks, NeighboursAreLookedAtFirst) {
+  for (const bool direct : {false, true}) {
+    SCOPED_TRACE(direct);
+    make(Collective::all_reduce, direct ? "direct" : "one_shot", direct);
+    Executor& mine = *executors_[0];
+    mine.share_core_with({false, false, true});
+    start(0);
+    start(1);
+    for (const std::size_t r : {1U, 0U, 1U}) {
+      ASSERT_TRUE(transports_[r]->poll().ok());
+      executors_[r]->advance(false);
+    }
+    EXPECT_FALSE(mine.linger(10));
+    EXPECT_TRUE(mine.misses_neighbour());
+    EXPECT_EQ(mine.awaited().what, "rank 1 to make the same call");
+    mine.advance();
+    EXPECT_EQ(mine.awaited().what.find("rank 1 to make"), std::string::npos) << "it has come";
+    start(2);
+    for (int turn = 0; turn < 100; ++turn)
+      for (Rank r = 0; r < kSize; ++r) {
+        ASSERT_TRUE(transports_[idx(r)]->poll().ok());
+        executors_[idx(r)]->advance();
+      }
+    for (Rank r = 0; r < kSize; ++r) EXPECT_TRUE(executors_[idx(r)]->done() && data_[r] == 6);
+  }
 }
 
 TEST_F(TwoRanks, CutCallsDoNotLinger) {
