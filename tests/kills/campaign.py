@@ -74,7 +74,7 @@ class Round:
             self.command = " ".join(command)
             settings = {"TUTTI_LOG": "error", "TUTTI_CHECK": options.check}
             if self.kind == "stopped":
-                settings["TUTTI_TIMEOUT_MS"] = "300"
+                settings["TUTTI_TIMEOUT_MS"] = "600"  # the first call on a busy machine
             ended = subprocess.run(command, capture_output=True, text=True,
                                    env={**os.environ, **settings})
             raw = file.read()

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -121,8 +122,8 @@ class Target {
     if (joined.ok()) {
       Communicator comm = *std::move(joined);
       // The first call makes the buffers and the connections, which takes long.
-      if (options_.kind == "stopped") static_cast<void>(reduce_shared(comm));
-      if (options_.kind != "startup" && options_.kind != "mismatch")
+      const bool began = options_.kind != "stopped" || reduce_shared(comm).ok();
+      if (began && options_.kind != "startup" && options_.kind != "mismatch")
         arm(options_.first, options_.after_us);
       note_error(call_until_error(comm));
       if (options_.kind == "stopped") reuse_memory(comm.size());
@@ -153,15 +154,21 @@ class Target {
     const std::size_t count = buffer_count_;
     for (float* memory : shared_)
       if (memory != nullptr) std::fill_n(memory, count, kUntouched);
-    if (rank_ == (options_.first + 1) % ranks) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others fill theirs, too
-      kill(notes_[options_.first].process, SIGCONT);
-    }
+    if (rank_ == (options_.first + 1) % ranks) wake_up(notes_[options_.first]);
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     for (const float* memory : shared_)
       if (memory != nullptr)
         mine_.touched += static_cast<std::int32_t>(
             count - static_cast<std::size_t>(std::count(memory, memory + count, kUntouched)));
+  }
+
+  // More than once: where this rank's first call took too long, the other may stop only now.
+  static void wake_up(Note& stopped) {
+    const std::atomic_ref<std::int32_t> finished(stopped.finished);
+    for (int turn = 0; turn < 500 && finished.load() == 0; ++turn) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others fill theirs, too
+      kill(stopped.process, SIGCONT);
+    }
   }
 
   void note_error(const Status& status) {
