@@ -118,8 +118,9 @@ void Executor::find_awaited_destination(Attempt& attempt, const CallOperand& des
     taken = destination.way != Way::pull || endpoint.signalled(Signal::taken) > number;
   else if (destination.way == Way::push)
     taken = destination.ready || endpoint.signalled(Signal::granted) > number;
-  else if (destination.way == Way::staged)
-    taken = endpoint.reserve(attempt.bytes).data() != nullptr;
+  else if (destination.way == Way::staged)  // a step may have sent some of its messages
+    taken =
+        !is_next_to_send(attempt, destination) || endpoint.reserve(attempt.bytes).data() != nullptr;
   if (taken) return;
   found.add(rank_of(destination.stream),
             fmt::format("rank {} to take data", rank_of(destination.stream)));

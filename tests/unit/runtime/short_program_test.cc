@@ -300,6 +300,10 @@ TEST_F(ThreeRanks, SendToWhoHasRoom) {
   for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(0);
   const int begun = calls_[0];
   EXPECT_LT(begun, kCalls) << "the queues should be full";
+  EXPECT_EQ(executors_[0]->awaited().all, (std::vector<Rank>{1, 2}));
+  for (int turn = 0; turn < 2; ++turn) take_turn(1);
+  take_turn(0);
+  EXPECT_EQ(executors_[0]->awaited().all, std::vector<Rank>{2}) << "rank 1 has got it";
   for (int turn = 0; turn < 5 * kCalls; ++turn) take_turn(1);
   take_turn(0);
   for (int turn = 0; turn < 5; ++turn) take_turn(1);
