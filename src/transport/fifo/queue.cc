@@ -86,16 +86,6 @@ void Producer::refresh() {
   freed_ = ends_[(frames - 1) & (layout_.cell_count - 1)];
 }
 
-bool Producer::send_by_copying(std::uint32_t tag, std::span<const std::byte> head,
-                               std::span<const std::byte> body) {
-  const std::span<std::byte> room = reserve(head.size() + body.size());
-  if (room.data() == nullptr) return false;
-  std::copy(head.begin(), head.end(), room.begin());
-  std::copy(body.begin(), body.end(), room.begin() + static_cast<std::ptrdiff_t>(head.size()));
-  commit(tag, head.size() + body.size());
-  return true;
-}
-
 // A payload lies in one piece: one that does not fit before the ring's end goes to its beginning.
 std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
   if (written_ % layout_.payload_bytes + bytes > used_) stay_in_used_memory();

@@ -105,7 +105,11 @@ class Producer {
   // As Endpoint.
   std::span<std::byte> reserve(std::size_t bytes);
   void commit(std::uint32_t tag, std::size_t bytes);
+  // As Endpoint. Requires  fits_cell(head.size(), body.size()).
   bool send(std::uint32_t tag, std::span<const std::byte> head, std::span<const std::byte> body);
+  static bool fits_cell(std::size_t head_bytes, std::size_t body_bytes) {
+    return head_bytes + body_bytes <= kInlineBytes && head_bytes <= kTinyBytes;
+  }
   void signal(Signal which, std::uint64_t value);
 
   // True once after room appeared that an earlier reserve() had missed.
@@ -119,8 +123,6 @@ class Producer {
   bool has_cell();
   static void claim(const Cell& cell, std::size_t bytes);
   void publish(Cell& cell, std::uint32_t tag, std::size_t bytes, std::uint32_t place);
-  bool send_by_copying(std::uint32_t tag, std::span<const std::byte> head,
-                       std::span<const std::byte> body);
   std::span<std::byte> reserve_in_ring(std::size_t bytes);
   void stay_in_used_memory();
   std::span<std::byte> full();
@@ -253,17 +255,17 @@ inline void Producer::publish(Cell& cell, std::uint32_t tag, std::size_t bytes,
   cell.number.store(static_cast<std::uint32_t>(sent_), std::memory_order_release);
 }
 
-// What fits a cell is written there at once, the line that the consumer looks at last. The stores
+// Written into the cell at once, the line that the consumer looks at last. The stores
 // follow each other so closely that it hardly ever takes the line away in between.
 inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
                            std::span<const std::byte> body) {
-  const std::size_t bytes = head.size() + body.size();
-  if (bytes > kInlineBytes || head.size() > kTinyBytes) return send_by_copying(tag, head, body);
+  TUTTI_ASSERT(fits_cell(head.size(), body.size()), "the frame fits a cell");
   if (control_ == nullptr) return false;
   if (!has_cell()) {
     starved_ = true;
     return false;
   }
+  const std::size_t bytes = head.size() + body.size();
   Cell& cell = cells_[cell_index()];
   claim(cell, bytes);
   const std::size_t in_first_line = std::min(body.size(), kTinyBytes - head.size());

@@ -84,6 +84,9 @@ TEST_F(QueueTest, FramesOfTwoPartsComeAsOne) {
     for (const std::size_t body : bodies) {
       const auto tag = static_cast<std::uint32_t>(head * 10000 + body);
       const std::span<const std::byte> frame = std::span(all).first(head + body);
+      const bool fits = head <= kTinyBytes && head + body <= kInlineBytes;
+      ASSERT_EQ(Producer::fits_cell(head, body), fits);
+      if (!fits) continue;  // conformance tests have those
       const std::vector<std::byte> after(frame.begin() + static_cast<std::ptrdiff_t>(head),
                                          frame.end());  // nothing is read beyond it
       ASSERT_TRUE(producer_.send(tag, frame.first(head), after));
