@@ -478,7 +478,8 @@ class BoundFinder {
   void find_memory() {
     std::map<std::uint32_t, double> rates;
     for (Rank rank = 0; rank < n_; ++rank)
-      rates[machine_.processor(rank)] = machine_.rate(machine_.processor(rank));
+      rates[machine_.processor(rank)] =
+          machine_.rate(machine_.processor(rank)) / machine_.bytes_cost(rank, DataIn::caches).near;
     double all = 0;
     for (const auto& [processor, rate] : rates) all += rate;
     bounds_.memory_ns_per_byte = blocks_touched() / all;

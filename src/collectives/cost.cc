@@ -1,12 +1,10 @@
-// The model: resources of a machine, the graph of a schedule's steps, and the walk through it.
+// The model: resources of a machine, and the graph of a schedule's steps; cost_walk.cc walks it.
 #include "collectives/cost.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <queue>
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
@@ -14,11 +12,6 @@
 
 namespace tutti::collectives {
 namespace {
-
-// A payload costs more the more lines it is, up to here. Chosen, not fitted: messages of 1 KiB cost
-// little more than those of 8 bytes, those of 4 KiB what the constant says. Never less than in
-// proportion, so that two halves cost no less than the whole.
-constexpr double kWholePayloadBytes = 2048;
 
 std::size_t index(std::int32_t value) { return static_cast<std::size_t>(value); }
 
@@ -54,10 +47,25 @@ Machine::Machine(const Topology& topology, const std::vector<VertexId>& placemen
     const auto [known, is_new] =
         seats.try_emplace(seat, static_cast<std::uint32_t>(rate_.size()), 0);
     if (is_new) rate_.push_back(processor_rate(topology, seat, constants));
-    ++known->second.second;
     processor_.push_back(known->second.first);
+    turn_.push_back(known->second.second++);
   }
-  for (const VertexId seat : placement) seat_sharers_.push_back(seats[seat].second);
+  for (const VertexId seat : placement) sharers_.push_back(seats[seat].second);
+}
+
+bool Machine::takes_turns() const {
+  return std::any_of(sharers_.begin(), sharers_.end(), [](int sharers) { return sharers > 1; });
+}
+
+DataIn Machine::data_in(double bytes) const {
+  const int most = *std::max_element(sharers_.begin(), sharers_.end());
+  const bool fits = 2 * bytes * most <= constants_.cache_bytes;
+  return most > 1 && fits ? DataIn::caches : DataIn::memory;
+}
+
+SharedCoreBytes Machine::bytes_cost(Rank rank, DataIn where) const {
+  if (sharers(rank) == 1) return {};
+  return where == DataIn::caches ? constants_.in_caches : constants_.in_memory;
 }
 
 bool Machine::is_charged(const Link& link) const { return !is_core_link(topology_, link); }
@@ -83,12 +91,9 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
     route.link_payload_ns = 2 * route.overhead.payload_ns;
   }
   // What one core wrote is in its own caches.
+  route.in_one_seat = a == b;
   if (a == b) route.overhead.payload_ns = 0;
-  // Ranks that share a seat take turns: who waits for news gives the seat away, and is back when
-  // all others have had it.
-  const int sharers = seat_sharers_[index(to)];
-  route.latency_ns =
-      path.latency_ns + route.overhead.wake_ns + (sharers > 1 ? sharers : 0) * constants_.switch_ns;
+  route.latency_ns = path.latency_ns + route.overhead.wake_ns;
   return route;
 }
 
@@ -199,9 +204,13 @@ class CostGraphBuilder {
       latency_ns = std::max(latency_ns, (*in)->latency_ns);
       overhead_ns += (*out)->overhead.send_ns + (*in)->overhead.receive_ns;
     }
+    // Ranks that take turns have all entered when the processor has gone around.
+    const int sharers = machine_.sharers(program.rank);
+    if (sharers > 1) latency_ns += sharers * machine_.constants().switch_ns;
     if (direct_) graph_.exchange_ns_ = std::max(graph_.exchange_ns_, latency_ns + overhead_ns);
     for (std::size_t s = 0; s < program.steps.size(); ++s) {
       Step& step = graph_.steps_[step_id(program.rank, s)];
+      step.rank = program.rank;
       step.processor = machine_.processor(program.rank);
       add_messages(program, s, to, my_stream);
       charge(program, program.steps[s], to, from, step);
@@ -257,38 +266,58 @@ class CostGraphBuilder {
   void charge(const LoweredProgram& program, const LoweredStep& lowered,
               const std::vector<const Route*>& to, const std::vector<const Route*>& from,
               Step& step) const {
-    double read = 0;
-    double written = 0;
+    SharedCoreBytes chunks{0, 0, 0, 0};  // read and written
     double overhead_ns = machine_.constants().step_ns;
     double payload_ns = 0;
     bool landed = false;
+    bool writes = false;
     for (const LoweredOperand& source : lowered.sources) {
-      if (source.kind == Operand::Kind::message) {
-        const Route& route = *from[index(source.stream)];
-        const DirectForm form = form_of(source, route);
-        overhead_ns += message_ns(source, route, route.overhead.receive_ns);
-        payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
-        landed |= form == DirectForm::push;
+      if (source.kind != Operand::Kind::message) {
+        chunks.near += source.count;
+        continue;
       }
-      read += source.count;
+      const Route& route = *from[index(source.stream)];
+      const DirectForm form = form_of(source, route);
+      overhead_ns += message_ns(source, route, route.overhead.receive_ns);
+      payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
+      landed |= form == DirectForm::push;
+      (route.in_one_seat          ? chunks.near
+       : form == DirectForm::none ? chunks.queued
+                                  : chunks.read) += source.count;
     }
     for (std::size_t d = 0; d < lowered.destinations.size(); ++d) {
       const LoweredOperand& destination = lowered.destinations[d];
+      const Route* route = nullptr;
       DirectForm form = DirectForm::none;
       if (destination.kind == Operand::Kind::message) {
-        const Route& route = *to[index(destination.stream)];
-        form = form_of(destination, route);
-        overhead_ns += message_ns(destination, route, route.overhead.send_ns);
-        payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
+        route = to[index(destination.stream)];
+        form = form_of(destination, *route);
+        overhead_ns += message_ns(destination, *route, route->overhead.send_ns);
+        payload_ns += form == DirectForm::none ? route->overhead.payload_ns : 0;
       }
       const bool in_place = (landed && static_cast<int>(d) == lowered.landing) ||
                             is_roots_own(program, lowered, destination);
-      if (form != DirectForm::pull && !in_place) written += destination.count;
+      if (form == DirectForm::pull || in_place) continue;
+      writes = true;
+      (route == nullptr || route->in_one_seat ? chunks.near
+       : form == DirectForm::none             ? chunks.queued
+                                              : chunks.stored) += destination.count;
     }
     // What is only offered, or was stored by the peer, is not read either.
-    step.chunks_touched = written > 0 ? static_cast<float>(read + written) : 0;
+    if (writes) step.chunks_touched = touched(program.rank, chunks);
     step.overhead_ns = static_cast<float>(overhead_ns);
     step.payload_ns = static_cast<float>(payload_ns);
+  }
+
+  std::array<float, 2> touched(Rank rank, const SharedCoreBytes& chunks) const {
+    std::array<float, 2> shares;
+    for (const DataIn where : {DataIn::caches, DataIn::memory}) {
+      const SharedCoreBytes cost = machine_.bytes_cost(rank, where);
+      shares[static_cast<std::size_t>(where)] =
+          static_cast<float>(chunks.near * cost.near + chunks.queued * cost.queued +
+                             chunks.read * cost.read + chunks.stored * cost.stored);
+    }
+    return shares;
   }
 
   // Turns (key, value) pairs into half-open ranges per step.
@@ -329,176 +358,6 @@ class CostGraphBuilder {
 Result<CostGraph> CostGraph::make(const std::vector<LoweredProgram>& programs, Machine& machine,
                                   bool direct) {
   return CostGraphBuilder(programs, machine, direct).build();
-}
-
-// ---- The walk ----
-
-// Steps are executed in order of the time at which all that they wait for is there, as lowered.hpp
-// says it: dependencies, sources that can be read, destinations that can be written.
-class SliceSimulation {
- public:
-  SliceSimulation(const CostGraph& graph, const Machine& machine, double chunk_bytes)
-      : graph_(graph),
-        machine_(machine),
-        chunk_bytes_(chunk_bytes),
-        free_ns_(machine.resource_count(), 0),
-        busy_ns_(machine.resource_count(), 0),
-        states_(graph.steps_.size()) {}
-
-  SliceCost run() {
-    for (std::uint32_t s = 0; s < states_.size(); ++s) prepare(s);
-    for (std::uint32_t s = 0; s < states_.size(); ++s)
-      if (graph_.steps_[s].dependencies == 0) grant(s, 0);
-    for (std::uint32_t s = 0; s < states_.size(); ++s)
-      if (states_[s].needs == 0) open_.emplace(states_[s].ready_ns, s);
-    std::size_t executed = 0;
-    for (; !open_.empty(); ++executed) {
-      const std::uint32_t step = open_.top().second;
-      open_.pop();
-      execute(step);
-    }
-    TUTTI_ASSERT(executed == states_.size(), "every step of a schedule can be taken");
-    return summary();
-  }
-
- private:
-  struct State {
-    std::uint32_t dependencies = 0;
-    std::uint32_t needs = 0;   // dependencies, messages and grants that are missing
-    std::uint32_t offers = 0;  // that are not taken yet, and one for the step itself
-    double dependencies_ns = 0;
-    double ready_ns = 0;
-    double complete_ns = 0;
-  };
-
-  // Whether its receiver has to be told that it is there, and its sender that it may be stored.
-  static bool waits_for_offer(const CostGraph::Message& message) {
-    return message.form != DirectForm::pull || !message.ready;
-  }
-  static bool waits_for_grant(const CostGraph::Message& message) {
-    return message.form == DirectForm::push && !message.ready;
-  }
-
-  void prepare(std::uint32_t s) {
-    const CostGraph::Step& step = graph_.steps_[s];
-    State& state = states_[s];
-    state.dependencies = step.dependencies;
-    state.needs = step.dependencies;
-    state.offers = 1;
-    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r)
-      if (waits_for_offer(graph_.messages_[graph_.received_[r]])) ++state.needs;
-    for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
-      if (waits_for_grant(graph_.messages_[m])) ++state.needs;
-      if (graph_.messages_[m].form == DirectForm::pull) ++state.offers;
-    }
-  }
-
-  // All of the step's dependencies are complete: its memory may be stored into.
-  void grant(std::uint32_t s, double now_ns) {
-    const CostGraph::Step& step = graph_.steps_[s];
-    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
-      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
-      if (waits_for_grant(message)) satisfy(message.from, now_ns + message.route->latency_ns);
-    }
-  }
-
-  void satisfy(std::uint32_t s, double now_ns) {
-    State& state = states_[s];
-    state.ready_ns = std::max(state.ready_ns, now_ns);
-    if (--state.needs == 0 && started_) open_.emplace(state.ready_ns, s);
-  }
-
-  void execute(std::uint32_t s) {
-    started_ = true;
-    const CostGraph::Step& step = graph_.steps_[s];
-    const double processor_rate = machine_.rate(step.processor);
-    const double start_ns = std::max(states_[s].ready_ns, free_ns_[step.processor]);
-    const double overhead_ns = step.overhead_ns + step.payload_ns * payload_share();
-    double end_ns = occupy(step.processor, start_ns,
-                           overhead_ns + step.chunks_touched * chunk_bytes_ / processor_rate);
-    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
-      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
-      if (message.form == DirectForm::pull) end_ns = std::max(end_ns, transfer(message, start_ns));
-    }
-    for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
-      const CostGraph::Message& message = graph_.messages_[m];
-      double sent_ns = end_ns;
-      if (message.form != DirectForm::pull)
-        sent_ns = std::max(sent_ns, transfer(message, start_ns));
-      if (waits_for_offer(message)) satisfy(message.to, sent_ns + message.route->latency_ns);
-    }
-    for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
-      const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
-      if (message.form == DirectForm::pull)
-        complete(message.from, end_ns + message.route->latency_ns);
-    }
-    complete(s, end_ns);
-  }
-
-  double payload_share() const { return std::min(1.0, chunk_bytes_ / kWholePayloadBytes); }
-
-  double occupy(std::uint32_t resource, double start_ns, double duration_ns) {
-    busy_ns_[resource] += duration_ns;
-    return free_ns_[resource] = start_ns + duration_ns;
-  }
-
-  // Cut-through: a message flows over all links at once, and waits before each that is busy.
-  double transfer(const CostGraph::Message& message, double start_ns) {
-    double now_ns = start_ns;
-    double end_ns = start_ns;
-    const Route& route = *message.route;
-    const double message_ns = route.link_ns + route.link_payload_ns * payload_share();
-    for (const std::uint32_t link : route.links) {
-      now_ns = std::max(now_ns, free_ns_[link]);
-      const double bytes_ns = message.chunks * chunk_bytes_ / machine_.rate(link);
-      end_ns = std::max(end_ns, occupy(link, now_ns, bytes_ns + message_ns));
-    }
-    return end_ns;
-  }
-
-  // The step itself, or one of its offers, is done.
-  void complete(std::uint32_t s, double now_ns) {
-    State& state = states_[s];
-    state.complete_ns = std::max(state.complete_ns, now_ns);
-    last_ns_ = std::max(last_ns_, now_ns);
-    if (--state.offers > 0) return;
-    const CostGraph::Step& step = graph_.steps_[s];
-    for (std::uint32_t d = step.dependents_begin; d < step.dependents_end; ++d) {
-      const std::uint32_t dependent = graph_.dependents_[d];
-      State& waiting = states_[dependent];
-      waiting.dependencies_ns = std::max(waiting.dependencies_ns, state.complete_ns);
-      if (--waiting.dependencies == 0) grant(dependent, waiting.dependencies_ns);
-      satisfy(dependent, state.complete_ns);
-    }
-  }
-
-  SliceCost summary() const {
-    SliceCost cost;
-    cost.time_ns = last_ns_;
-    cost.busiest = static_cast<std::uint32_t>(std::max_element(busy_ns_.begin(), busy_ns_.end()) -
-                                              busy_ns_.begin());
-    cost.busy_ns = busy_ns_[cost.busiest];
-    cost.alike = static_cast<int>(std::count_if(busy_ns_.begin(), busy_ns_.end(), [&](double busy) {
-      return busy >= cost.busy_ns * 0.999;
-    }));
-    return cost;
-  }
-
-  using Entry = std::pair<double, std::uint32_t>;
-
-  const CostGraph& graph_;
-  const Machine& machine_;
-  double chunk_bytes_;
-  std::vector<double> free_ns_;
-  std::vector<double> busy_ns_;
-  std::vector<State> states_;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
-  bool started_ = false;
-  double last_ns_ = 0;
-};
-
-SliceCost CostGraph::price(const Machine& machine, double chunk_bytes) const {
-  return SliceSimulation(*this, machine, chunk_bytes).run();
 }
 
 double call_ns(const CostConstants& constants, const SliceCost& slice, double exchange_ns,

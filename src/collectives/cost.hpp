@@ -11,6 +11,7 @@
 // Knows nothing of choices: it prices what it is given. Times are ns, sizes bytes, rates bytes/ns.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,6 +36,18 @@ struct MessageOverhead {
   friend bool operator==(const MessageOverhead&, const MessageOverhead&) = default;
 };
 
+// What a byte costs a core that ranks share, in shares of the usual time: one that stays within the
+// core, one that comes from another core's queue or goes into it, one read from a buffer of another
+// core, and one stored there. Where each rank has a core of its own, all take the usual time.
+struct SharedCoreBytes {
+  double near = 1;
+  double queued = 1;
+  double read = 1;
+  double stored = 1;
+
+  friend bool operator==(const SharedCoreBytes&, const SharedCoreBytes&) = default;
+};
+
 // The numbers of the model that no topology holds. All are for one step, message or rank.
 struct CostConstants {
   // Source: cache-line transfers between two cores of a Xeon: 68 ns one way, 219 ns for a symmetric
@@ -51,9 +64,19 @@ struct CostConstants {
   MessageOverhead gpu_network{150, 150, 150, 1500};
   // Finding out that a step can be taken, and taking it.
   double step_ns = 20;
-  // Source: two switches between processes that yield to each other take 1350 to 2600 ns on an
+  // Source: two switches between processes that yield to each other take 2200 to 3800 ns on an
   // EPYC, and whoever gets the core looks at its queues.
-  double switch_ns = 1000;
+  double switch_ns = 1400;
+  // By where the buffers of a call lie. Chosen: between caches of an EPYC a line takes 3 to 20
+  // times as long as within one, by where the hypervisor puts the cores, and its owner pays once
+  // more when it next writes or reads it; from memory all lines take long. With it, what is chosen
+  // for all_reduce between 4 and 8 ranks on two cores is what is fastest there, or near to it, from
+  // 1 KiB to 16 MiB, where owners write and read their buffers between calls.
+  SharedCoreBytes in_caches{0.4, 2.5, 6, 4};
+  SharedCoreBytes in_memory{1, 2.5, 2.5, 2.5};
+  // Of the buffers of all ranks of a core: more of them lies in memory. Assumed: what a core has of
+  // a server's last level cache.
+  double cache_bytes = 32 << 20;
   // A core reads and writes together twice what it copies.
   double processor_per_copy = 2;
   // Assumed: nine tenths of an H100's HBM3 (3350 GB/s), bytes read plus bytes written.
@@ -66,11 +89,14 @@ struct CostConstants {
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };
 
+enum class DataIn { caches, memory };
+
 // What messages between two ranks meet.
 struct Route {
   std::vector<std::uint32_t> links;  // resources, in order
   double latency_ns = 0;             // of an empty message, without overheads
   bool shares_memory = false;        // in one node, and not through its network
+  bool in_one_seat = false;
   MessageOverhead overhead;
   // For which every link on the way waits with each message: the processors that move the bytes of
   // sockets are those that spend the overhead.
@@ -96,6 +122,15 @@ class Machine {
   std::size_t resource_count() const { return rate_.size(); }
   double rate(std::uint32_t resource) const { return rate_[resource]; }
   std::uint32_t processor(Rank rank) const { return processor_[static_cast<std::size_t>(rank)]; }
+  // How many ranks take turns on the rank's processor, and which of them it is.
+  int sharers(Rank rank) const { return sharers_[static_cast<std::size_t>(rank)]; }
+  int turn(Rank rank) const { return turn_[static_cast<std::size_t>(rank)]; }
+  bool takes_turns() const;
+
+  // Where the buffers lie of a call that has so many bytes in, and as many out, of each rank.
+  DataIn data_in(double bytes) const;
+  // What bytes cost the rank's processor.
+  SharedCoreBytes bytes_cost(Rank rank, DataIn where) const;
   bool is_processor(std::uint32_t resource) const {
     return resource >= 2 * topology_.links().size();
   }
@@ -117,7 +152,8 @@ class Machine {
   CostConstants constants_;
   std::vector<double> rate_;              // links by capacity_index, then processors
   std::vector<std::uint32_t> processor_;  // of each rank; ranks on one seat share it
-  std::vector<int> seat_sharers_;         // of each rank: ranks on its seat
+  std::vector<int> sharers_;              // of each rank: ranks on its seat
+  std::vector<int> turn_;                 // of each rank: among them
   std::map<std::pair<VertexId, VertexId>, std::unique_ptr<Route>> routes_;
 };
 
@@ -138,7 +174,7 @@ class CostGraph {
                                 bool direct);
 
   // One slice whose chunks have so many bytes.
-  SliceCost price(const Machine& machine, double chunk_bytes) const;
+  SliceCost price(const Machine& machine, double chunk_bytes, DataIn where = DataIn::memory) const;
 
   // Until all addresses are exchanged; 0 when nothing is direct.
   double exchange_ns() const { return exchange_ns_; }
@@ -160,9 +196,11 @@ class CostGraph {
     bool ready = false;                  // direct, and nobody waits for an offer or a grant
   };
   struct Step {
+    Rank rank = 0;
     std::uint32_t processor = 0;
     std::uint32_t dependencies = 0;
-    float chunks_touched = 0;  // read and written by the processor
+    // Read and written by the processor, in shares of the usual time, by DataIn.
+    std::array<float, 2> chunks_touched{};
     float overhead_ns = 0;
     float payload_ns = 0;  // more overhead, of messages that are not small
     // Half-open ranges into dependents_, received_, and messages_ (in order of sender).

@@ -2,24 +2,33 @@
 #include "collectives/placement_groups.hpp"
 
 #include <algorithm>
+#include <functional>
 
 namespace tutti::collectives {
 namespace {
 
-// What of the machine holds a seat: its node, or the package or memory domain that it belongs to.
-VertexId holder(const Topology& topology, VertexId seat, VertexKind kind) {
-  VertexId vertex = seat;
-  while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
-    vertex = topology.vertex(vertex).parent;
-  return vertex;
+// Finds what holds a seat; none where nothing of the kind does.
+using Holder = std::function<VertexId(VertexId seat)>;
+
+// The node, package or memory domain that it belongs to.
+Holder holder(const Topology& topology, VertexKind kind) {
+  return [&topology, kind](VertexId seat) {
+    VertexId vertex = seat;
+    while (vertex != VertexId::none && topology.vertex(vertex).kind != kind)
+      vertex = topology.vertex(vertex).parent;
+    return vertex;
+  };
 }
 
+// The seat itself, of which several ranks may share one.
+VertexId itself(VertexId seat) { return seat; }
+
 // Ranks per holder when every one holds equally many consecutive ones, else 1.
-int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, VertexKind kind) {
+int ranks_per(const std::vector<VertexId>& placement, const Holder& holder) {
   std::vector<VertexId> holders;
   std::vector<int> sizes;
   for (const VertexId seat : placement) {
-    const VertexId found = holder(topology, seat, kind);
+    const VertexId found = holder(seat);
     if (found == VertexId::none) return 1;
     if (holders.empty() || holders.back() != found) {
       if (std::find(holders.begin(), holders.end(), found) != holders.end()) return 1;
@@ -38,10 +47,11 @@ int ranks_per(const Topology& topology, const std::vector<VertexId>& placement, 
 std::vector<GroupSizes> groups_of(const Topology& topology,
                                   const std::vector<VertexId>& placement) {
   const int ranks = static_cast<int>(placement.size());
-  const int node = ranks_per(topology, placement, VertexKind::node);
+  const int node = ranks_per(placement, holder(topology, VertexKind::node));
   std::vector<GroupSizes> found = {GroupSizes(node)};
-  for (const VertexKind kind : {VertexKind::package, VertexKind::numa}) {
-    const int inner = ranks_per(topology, placement, kind);
+  for (const Holder& part : {holder(topology, VertexKind::package),
+                             holder(topology, VertexKind::numa), Holder(itself)}) {
+    const int inner = ranks_per(placement, part);
     if (inner < 2 || inner >= node || node % inner != 0) continue;
     GroupSizes groups = node < ranks ? GroupSizes({inner, node / inner}) : GroupSizes(inner);
     if (std::find(found.begin(), found.end(), groups) == found.end())

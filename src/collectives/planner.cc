@@ -65,17 +65,19 @@ class PriceTable {
   explicit PriceTable(CostGraph graph) : graph_(std::move(graph)) {}
 
   const CostGraph& graph() const { return graph_; }
-  std::size_t memory_bytes() const { return graph_.memory_bytes() + bytes_of(points_); }
+  std::size_t memory_bytes() const {
+    return graph_.memory_bytes() + bytes_of(points_[0]) + bytes_of(points_[1]);
+  }
 
   // What of the busiest resource's time is not spent on bytes.
-  double overhead_ns(const Machine& machine) { return point(machine, 0).busy_ns; }
+  double overhead_ns(const Machine& machine) { return point(machine, 0, DataIn::memory).busy_ns; }
 
-  SliceCost at(const Machine& machine, double chunk_bytes) {
+  SliceCost at(const Machine& machine, double chunk_bytes, DataIn where) {
     std::size_t upper = 1;
     while (point_bytes(upper) < chunk_bytes) ++upper;
     // Copies: pricing the second point may move the first.
-    const SliceCost low = point(machine, upper - 1);
-    SliceCost cost = point(machine, upper);
+    const SliceCost low = point(machine, upper - 1, where);
+    SliceCost cost = point(machine, upper, where);
     const double share =
         (chunk_bytes - point_bytes(upper - 1)) / (point_bytes(upper) - point_bytes(upper - 1));
     cost.time_ns = low.time_ns + share * (cost.time_ns - low.time_ns);
@@ -90,14 +92,15 @@ class PriceTable {
            std::pow(static_cast<double>(kPointFactor), static_cast<double>(number - 1));
   }
 
-  const SliceCost& point(const Machine& machine, std::size_t number) {
-    if (points_.size() <= number) points_.resize(number + 1);
-    if (!points_[number]) points_[number] = graph_.price(machine, point_bytes(number));
-    return *points_[number];
+  const SliceCost& point(const Machine& machine, std::size_t number, DataIn where) {
+    auto& points = points_[static_cast<std::size_t>(where)];
+    if (points.size() <= number) points.resize(number + 1);
+    if (!points[number]) points[number] = graph_.price(machine, point_bytes(number), where);
+    return *points[number];
   }
 
   CostGraph graph_;
-  std::vector<std::optional<SliceCost>> points_;
+  std::array<std::vector<std::optional<SliceCost>>, 2> points_;  // by DataIn
 };
 
 // An algorithm for one shape: its schedule, prices, and programs that were asked for.
@@ -331,7 +334,7 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query,
       choice.slices *= static_cast<std::size_t>(channels);
       if (prices) {
         const double pieces = static_cast<double>(choice.slices) * shape.chunks;
-        choice.slice = prices->at(machine, bytes / pieces);
+        choice.slice = prices->at(machine, bytes / pieces, machine.data_in(bytes));
         choice.overhead_ns = prices->overhead_ns(machine);
         choice.time_ns = std::round(call_ns(machine.constants(), choice.slice,
                                             prices->graph().exchange_ns(), slices, channels));

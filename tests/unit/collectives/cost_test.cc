@@ -73,18 +73,21 @@ TEST(Cost, BroadcastOverOneLinkStaged) {
   EXPECT_EQ(cost.alike, 1);
 }
 
-// Whoever waits on a shared core is back when all ranks on it have had their turn.
-TEST(Cost, RanksThatShareACoreWaitForTheirTurn) {
+TEST(Cost, WhatStaysOnACoreTravelsNoWay) {
   const Topology two_cores = *parse_synthetic_topology("2 memory=12 memory_ns=50");
   const std::vector<VertexId> apart = default_placement(two_cores, 2);
   const std::vector<VertexId> shared = {apart[0], apart[0], apart[1]};
   Machine alone(two_cores, apart);
   Machine crowded(two_cores, shared);
-  const double usual = (*alone.route(0, 1))->latency_ns;
-  const double turns = 2 * crowded.constants().switch_ns;
-  EXPECT_EQ((*crowded.route(0, 2))->latency_ns, usual) << "that rank is alone";
-  EXPECT_EQ((*crowded.route(2, 0))->latency_ns, usual + turns);
-  EXPECT_EQ((*crowded.route(1, 0))->latency_ns, turns) << "nothing leaves the core";
+  EXPECT_FALSE(alone.takes_turns());
+  EXPECT_TRUE(crowded.takes_turns());
+  EXPECT_EQ(crowded.sharers(1), 2);
+  EXPECT_EQ(crowded.turn(1), 1);
+  EXPECT_EQ(crowded.sharers(2), 1);
+  EXPECT_EQ((*crowded.route(0, 2))->latency_ns, (*alone.route(0, 1))->latency_ns);
+  EXPECT_EQ((*crowded.route(1, 0))->latency_ns, 0);
+  EXPECT_TRUE((*crowded.route(1, 0))->in_one_seat);
+  EXPECT_FALSE((*crowded.route(2, 0))->in_one_seat);
   EXPECT_EQ((*crowded.route(1, 0))->overhead.payload_ns, 0);
   EXPECT_GT((*crowded.route(2, 0))->overhead.payload_ns, 0);
 }

@@ -8,6 +8,7 @@
 #include "collectives/algorithms/table.hpp"
 #include "collectives/expand.hpp"
 #include "collectives/lowering.hpp"
+#include "collectives/placement_groups.hpp"
 #include "collectives/planner.hpp"
 #include "collectives/text.hpp"
 #include "collectives/verifier.hpp"
@@ -102,6 +103,23 @@ TEST(Hierarchical, LevelsComeFromTheMachine) {
   EXPECT_TRUE(std::any_of(one.candidates.begin(), one.candidates.end(), [](const Candidate& c) {
     return c.groups == GroupSizes(4) && c.not_possible.empty();
   }));
+}
+
+TEST(Hierarchical, RanksThatShareASeatAreAGroup) {
+  const Topology cores = *parse_synthetic_topology("2");
+  const VertexId a = seats(cores)[0];
+  const VertexId b = seats(cores)[1];
+  EXPECT_EQ(groups_of(cores, {a, a, a, b, b, b}), std::vector{GroupSizes(3)});
+  // Not in a row, not equally many, nobody shares: the node is all there is.
+  EXPECT_EQ(groups_of(cores, {a, b, a, b}), std::vector{GroupSizes(4)});
+  EXPECT_EQ(groups_of(cores, {a, a, a, b}), std::vector{GroupSizes(4)});
+  EXPECT_EQ(groups_of(cores, {a, b}), std::vector{GroupSizes(2)});
+  // Seats within nodes.
+  const Topology nodes = *parse_synthetic_topology("2x2 nic=10");
+  const std::vector<VertexId> each = seats(nodes);
+  EXPECT_EQ(
+      groups_of(nodes, {each[0], each[0], each[1], each[1], each[2], each[2], each[3], each[3]}),
+      (std::vector{GroupSizes(4), GroupSizes({2, 2})}));
 }
 
 }  // namespace

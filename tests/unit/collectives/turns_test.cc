@@ -1,0 +1,151 @@
+// Ranks that share a processor: who gets it when, and what that makes of algorithms.
+#include "collectives/turns.hpp"
+
+#include <gtest/gtest.h>
+
+#include "collectives/algorithms/table.hpp"
+#include "collectives/cost.hpp"
+#include "collectives/lowering.hpp"
+#include "collectives/planner.hpp"
+#include "tutti/topology.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+TEST(Turns, WhoHasTheProcessorGoesOn) {
+  Turns turns(3, 100);
+  EXPECT_EQ(turns.next().start_ns, Turns::kNever);
+  turns.open(0, 0, 7);
+  turns.open(1, 0, 8);
+  EXPECT_EQ(turns.next().start_ns, 0);
+  EXPECT_EQ(turns.take(), 7U);
+  turns.busy_until(50);
+  // Its next step is ready: no switch.
+  turns.open(0, 40, 9);
+  EXPECT_EQ(turns.next().start_ns, 50);
+  EXPECT_EQ(turns.take(), 9U);
+  turns.busy_until(60);
+  EXPECT_EQ(turns.next().start_ns, 160);
+  EXPECT_EQ(turns.next().place, 1);
+}
+
+TEST(Turns, NewsThatComeLateWaitForTheNextRound) {
+  Turns turns(3, 100);
+  EXPECT_EQ(turns.visit_ns(2, 0), 200);
+  EXPECT_EQ(turns.visit_ns(2, 200), 200);
+  EXPECT_EQ(turns.visit_ns(2, 201), 500);
+  EXPECT_EQ(turns.visit_ns(0, 1), 300) << "it has given the processor away meanwhile";
+  EXPECT_EQ(turns.visit_ns(0, 3001), 3300);
+}
+
+TEST(Turns, TheEarliestVisitComesFirst) {
+  Turns turns(4, 100);
+  turns.open(3, 0, 3);
+  EXPECT_EQ(turns.next().start_ns, 300);
+  turns.open(1, 50, 1);
+  EXPECT_EQ(turns.next().start_ns, 100);
+  turns.open(2, 150, 2);
+  EXPECT_EQ(turns.take(), 1U);
+  turns.busy_until(220);
+  EXPECT_EQ(turns.next().start_ns, 320);
+  EXPECT_EQ(turns.take(), 2U);
+  turns.busy_until(320);
+  EXPECT_EQ(turns.take(), 3U);
+}
+
+TEST(Turns, FreeSwitchesMakeNobodyWait) {
+  Turns turns(2, 0);
+  turns.open(1, 77, 1);
+  EXPECT_EQ(turns.next().start_ns, 77);
+}
+
+// Consecutive ranks share a core.
+std::vector<VertexId> crowded(const Topology& topology, int ranks) {
+  const std::vector<VertexId> cores = seats(topology);
+  std::vector<VertexId> placement;
+  for (int rank = 0; rank < ranks; ++rank)
+    placement.push_back(
+        cores[static_cast<std::size_t>(rank) * cores.size() / static_cast<std::size_t>(ranks)]);
+  return placement;
+}
+
+struct Crowd {
+  explicit Crowd(int ranks, const CostConstants& constants = {})
+      : topology(*parse_synthetic_topology("2 memory=10 memory_ns=75")),
+        placement(crowded(topology, ranks)),
+        machine(topology, placement, constants) {}
+
+  CostGraph graph(const char* algorithm, bool direct) {
+    const auto schedule =
+        build(**find_algorithm(Collective::all_reduce, algorithm), machine.ranks(), 0);
+    return *CostGraph::make(lower_all(*schedule), machine, direct);
+  }
+
+  Topology topology;
+  std::vector<VertexId> placement;
+  Machine machine;
+};
+
+// Two ranks of a core that exchange a message each: one switch lets the other enter and send, and
+// leave as well, since it finds what it waits for; with the next, the first leaves.
+TEST(Turns, AnExchangeOnOneCoreTakesTwoSwitches) {
+  const Topology topology = *parse_synthetic_topology("1 memory=10");
+  const std::vector<VertexId> placement(2, seats(topology)[0]);
+  Machine machine(topology, placement);
+  const auto schedule = build(**find_algorithm(Collective::all_reduce, "one_shot"), 2, 0);
+  const CostGraph graph = *CostGraph::make(lower_all(*schedule), machine, false);
+  const SliceCost cost = graph.price(machine, 8);
+  EXPECT_NEAR(cost.time_ns, 2 * machine.constants().switch_ns + cost.busy_ns, cost.busy_ns);
+}
+
+// In which order a core goes around nobody knows, so no ring may count on its own.
+TEST(Turns, ARingTakesRoundsWhereDoublingTakesFew) {
+  Crowd crowd(8);
+  const double ring = crowd.graph("ring", false).price(crowd.machine, 8).time_ns;
+  const double doubling = crowd.graph("doubling", false).price(crowd.machine, 8).time_ns;
+  const double switch_ns = crowd.machine.constants().switch_ns;
+  EXPECT_GT(ring, 30 * switch_ns) << "26 if the core went around the way the ring does";
+  EXPECT_LT(doubling, 16 * switch_ns);
+}
+
+TEST(Turns, WhatStaysOnACoreIsCheapOnlyWhileItLiesInCaches) {
+  Crowd crowd(4);
+  EXPECT_EQ(crowd.machine.data_in(1 << 20), DataIn::caches);
+  EXPECT_EQ(crowd.machine.data_in(16 << 20), DataIn::memory);
+  CostConstants plain;
+  plain.in_caches = plain.in_memory = SharedCoreBytes{};
+  Crowd alike(4, plain);
+  const double bytes = 1 << 18;
+  auto busy = [&](Crowd& where, const char* algorithm, DataIn data) {
+    return where.graph(algorithm, true).price(where.machine, bytes, data).busy_ns;
+  };
+  // Ranks 0 and 1 share a core: binomial crosses to the other one twice, direct with every rank.
+  EXPECT_LT(busy(crowd, "binomial", DataIn::caches) / busy(alike, "binomial", DataIn::caches),
+            0.8 * busy(crowd, "direct", DataIn::caches) / busy(alike, "direct", DataIn::caches));
+  // A rank that is alone on its core pays what it always does.
+  Crowd alone(2);
+  EXPECT_EQ(alone.machine.data_in(8), DataIn::memory);
+  EXPECT_EQ(busy(alone, "direct", DataIn::caches), busy(alone, "direct", DataIn::memory));
+}
+
+// What is fastest for owners that write and read their buffers between calls: measured with 4 and 8
+// processes on two cores of an EPYC.
+TEST(Turns, SharedCoresReduceAmongThemselvesFirst) {
+  for (const int ranks : {4, 8}) {
+    Topology topology = *parse_synthetic_topology("2 memory=10 memory_ns=75");
+    std::vector<VertexId> placement = crowded(topology, ranks);
+    PlannerOptions options;
+    options.direct_possible = true;
+    options.direct_bytes_min = 4096;
+    Planner planner(std::move(topology), std::move(placement), options);
+    auto chosen = [&](std::size_t bytes) {
+      return (*planner.plan({Collective::all_reduce, bytes / 4}, 0))->algorithm;
+    };
+    EXPECT_EQ(chosen(8), "one_shot") << ranks;
+    EXPECT_EQ(chosen(64 << 10), "hierarchical") << ranks;
+    EXPECT_EQ(chosen(1 << 20), "hierarchical") << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::collectives
