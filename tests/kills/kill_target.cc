@@ -115,6 +115,7 @@ class Target {
 
   void run() {
     if (shares_plain_memory()) make_shared();  // which keeps files open
+    tutti::deallocate(tutti::allocate(1));     // as does small memory, which schedules need, too
     mine_.files_before = open_descriptors();
     mine_.process = getpid();
     if (options_.kind == "startup") arm(options_.first, options_.after_us);
