@@ -98,7 +98,7 @@ Status Executor::set_up(const collectives::Plan& plan) {
   places_.resize(program_->operands_max());
   source_pointers_.make_room(program_->operands_max());
   destination_pointers_.make_room(program_->operands_max());
-  slot_pointers_.make_room(program_->operands_max());
+  far_pointers_.make_room(program_->operands_max());
   channels_.resize(index(channels));
   TUTTI_TRY(choose_cut(plan));
   TUTTI_TRY(prepare_scratch());

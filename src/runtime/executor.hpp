@@ -31,6 +31,7 @@
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
+#include "runtime/store_choice.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
@@ -68,6 +69,8 @@ struct Call {
 struct ExecutorOptions {
   // Calls that move at least so many bytes bypass the caches when they store.
   std::size_t streaming_bytes = std::size_t{24} << 20;
+  // Which way large stores to other cores go; without, the one that is found to be quicker.
+  std::optional<kernels::StoreHint> far_stores;
 };
 
 // One per communicator and rank; runs one call at a time.
@@ -281,9 +284,11 @@ class Executor {
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
+  void add_destination(const CallOperand& operand, std::byte* destination);
   void compute(StepKind kind, bool finish, std::size_t elements);
-  void compute(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
-  void stream_beside_slots(const CallStep& step, std::size_t elements);
+  void store_through_caches(StepKind kind, bool finish, std::size_t elements);
+  void store_past_caches(StepKind kind, bool finish, std::size_t elements);
+  void store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
   bool read_too_late(Operands sources);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
@@ -412,7 +417,9 @@ class Executor {
   std::vector<Place> places_;
   Pointers<const std::byte> source_pointers_;
   Pointers<std::byte> destination_pointers_;
-  Pointers<std::byte> slot_pointers_;  // destinations in queues, where the others are streamed to
+  Pointers<std::byte> far_pointers_;        // destinations that go to other cores
+  bool far_is_queued_ = false;              // at least one of them is in a queue
+  StoreChoice stores_;                      // which way they go
   std::vector<std::byte> partial_results_;  // of custom reductions
 };
 

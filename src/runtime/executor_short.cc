@@ -241,6 +241,8 @@ bool Executor::find_message(const CallOperand& source, std::size_t due,
 template <bool kDirect>
 bool Executor::find_destinations(const ShortStep& step) {
   destination_pointers_.clear();
+  far_pointers_.clear();
+  far_is_queued_ = false;
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& destination = program_->operand(i);
     std::byte* place = nullptr;
@@ -253,7 +255,7 @@ bool Executor::find_destinations(const ShortStep& step) {
       continue;  // only offered
     // A copy onto itself: in place, or pushed where it belongs.
     if (step.kind == StepKind::copy && place == source_pointers_.front()) continue;
-    destination_pointers_.add(place);
+    add_destination(destination, place);
   }
   return true;
 }

@@ -9,7 +9,6 @@
 #include "base/assert.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/frame_tag.hpp"
-#include "runtime/kernels/kernels.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -301,58 +300,18 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
     source_pointers_.add(pointer(*place));
   destination_pointers_.clear();
-  slot_pointers_.clear();
+  far_pointers_.clear();
+  far_is_queued_ = false;
+  const Place* const first = place;
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
     if (place->base == nullptr && place->chunk < 0) continue;
     std::byte* destination = pointer(*place);
     // A copy onto itself: in place, or pushed where it belongs.
     if (step.kind == StepKind::copy && destination == source_pointers_.front()) continue;
-    (streaming_ && place->chunk < 0 ? slot_pointers_ : destination_pointers_).add(destination);
+    add_destination(program_->destinations(step)[static_cast<std::size_t>(place - first)],
+                    destination);
   }
-  if (slot_pointers_.all().empty()) return compute(step.kind, step.finish, elements);
-  stream_beside_slots(step, elements);
-}
-
-// Slots of queues are what other cores read next, and should be in the caches; what is copied out
-// of them need not be.
-void Executor::stream_beside_slots(const CallStep& step, std::size_t elements) {
-  const auto own = destination_pointers_.all();
-  const bool in_place = std::any_of(own.begin(), own.end(), [&](const std::byte* destination) {
-    const auto sources = source_pointers_.all();
-    return std::find(sources.begin(), sources.end(), destination) != sources.end();
-  });
-  std::swap(destination_pointers_, slot_pointers_);
-  compute(step.kind, step.finish, elements, kernels::StoreHint::cached);
-  source_pointers_.clear();
-  source_pointers_.add(destination_pointers_.front());
-  std::swap(destination_pointers_, slot_pointers_);
-  compute(StepKind::copy, false, elements,
-          in_place ? kernels::StoreHint::cached : kernels::StoreHint::streaming);
-}
-
-void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
-  compute(kind, finish, elements,
-          streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached);
-}
-
-// From source_pointers_ to destination_pointers_, where there are any.
-void Executor::compute(StepKind kind, bool finish, std::size_t elements,
-                       kernels::StoreHint stores) {
-  if (destination_pointers_.all().empty()) return;
-  if (kind == StepKind::copy) {
-    kernels::copy(source_pointers_.front(), destination_pointers_.all(), elements * element_bytes_,
-                  stores);
-    return;
-  }
-  if (call_.custom != nullptr) [[unlikely]]
-    return fold({*call_.custom, call_.signature.type, source_pointers_.all(),
-                 destination_pointers_.all(), elements},
-                partial_results_);
-  const bool divides = finish && call_.signature.op == ReduceOp::avg;
-  kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_.all(),
-                   destination_pointers_.all(), elements,
-                   divides ? program_->lowered().shape.ranks : 1, stores,
-                   program_->lowered().ordered});
+  compute(step.kind, step.finish, elements);
 }
 
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that

@@ -26,6 +26,7 @@ class Bug:
 EXECUTOR = "src/runtime/executor.cc"
 CUT = "src/runtime/executor_cut.cc"
 STEPS = "src/runtime/executor_steps.cc"
+STORES = "src/runtime/executor_stores.cc"
 SHORT = "src/runtime/executor_short.cc"
 PROGRAM = "src/runtime/call_program.cc"
 LOWERED = "src/collectives/lowered.hpp"
@@ -71,7 +72,9 @@ BUGS = [
     Bug("messages-overtake", "sends messages of a connection in any order", CALLS, STEPS,
         "if (destination.way == Way::undecided || !is_next_to_send(attempt, destination)) return",
         "if (destination.way == Way::undecided) return"),
-    Bug("average-divided-twice", "divides at every step of a reduction", CALLS, STEPS,
+    Bug("far-stores-forgotten", "stores past the caches only what is the rank's own", CALLS, STORES,
+        "if (apart) {", "if (apart) { far_pointers_.clear();"),
+    Bug("average-divided-twice", "divides at every step of a reduction", CALLS, STORES,
         "const bool divides = finish && call_", "const bool divides = call_"),
     Bug("short-step-waits-for-none", "a step of a small call waits for no other", CALLS, SHORT,
         "    if (!may_begin(step)) return false;\n", ""),

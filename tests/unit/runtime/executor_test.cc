@@ -38,12 +38,13 @@ std::string describe(const Case& c) {
 class MemoryRanks {
  public:
   explicit MemoryRanks(int ranks, const PrivateTransport::Shares& shares = nullptr,
-                       const ExecutorOptions& executor_options = {}) {
+                       const ExecutorOptions& executor_options = {},
+                       std::size_t frame_bytes = 4096) {
     transport::TransportOptions options;
     options.size = ranks;
     options.channel_count = 3;
-    options.frame_bytes_max = 4096;
-    options.queue_bytes = 8192;
+    options.frame_bytes_max = frame_bytes;
+    options.queue_bytes = 2 * frame_bytes;
     auto world = transport::MemoryWorld::make(options);
     for (Rank r = 0; r < ranks; ++r) {
       transports.push_back(transport::make_memory_transport(world, r));
@@ -202,6 +203,35 @@ TEST(Executor, WhatIsStreamedIsTheSame) {
                      in_place});
           if (::testing::Test::HasFatalFailure()) return;
         }
+    }
+  }
+}
+
+// Whichever way large stores go to other ranks, and whether or not the rest is streamed.
+TEST(Executor, WhatIsStoredPastTheCachesIsTheSame) {
+  constexpr std::size_t kFrame = std::size_t{64} << 10;
+  for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30}) {
+    for (const int ranks : {2, 3, 4}) {
+      MemoryRanks world(
+          ranks, nullptr,
+          {.streaming_bytes = streaming_bytes, .far_stores = kernels::StoreHint::streaming},
+          kFrame);
+      for (const Algorithm& algorithm : collectives::all_algorithms()) {
+        const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
+        const GroupSizes groups = algorithm.grouped ? GroupSizes(2) : GroupSizes(1);
+        if (!algorithm.shape(ranks, root, groups).ok()) continue;
+        if (algorithm.collective == Collective::barrier) continue;  // moves nothing
+        for (const bool direct : {false, true})
+          for (const bool in_place : {false, true}) {
+            if (in_place && !can_run_in_place(algorithm.collective)) continue;
+            world.run({&algorithm,
+                       {algorithm.collective, ranks, root, 20011, ReduceOp::avg},
+                       groups,
+                       {1, kFrame, direct},
+                       in_place});
+            if (::testing::Test::HasFatalFailure()) return;
+          }
+      }
     }
   }
 }

@@ -1,0 +1,95 @@
+// Point 4 of a step, once it is known where everything lies: what is computed, and which way it is
+// stored.
+//
+// Large calls stream into the own buffers, which do not fit the caches anyway. What goes to another
+// core, into its rank's buffer or into a queue that it reads from, goes the way that is quicker
+// (store_choice.hpp).
+#include <algorithm>
+
+#include "runtime/executor.hpp"
+#include "runtime/flight/ticks.hpp"
+#include "runtime/kernels/kernels.hpp"
+
+namespace tutti::runtime {
+
+using kernels::StoreHint;
+
+void Executor::add_destination(const CallOperand& operand, std::byte* destination) {
+  const bool slot = operand.is_message && operand.way == Way::staged;
+  const bool pushed = operand.is_message && operand.way == Way::push;
+  const bool far = (slot || pushed) && !peers_[operand.stream].is_neighbour;
+  far_is_queued_ |= slot;
+  // Where all is streamed, slots are not, and the rest alike.
+  (streaming_ ? slot : far) ? far_pointers_.add(destination)
+                            : destination_pointers_.add(destination);
+}
+
+// From source_pointers_ to destination_pointers_ and far_pointers_.
+void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
+  const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
+  if (far_pointers_.all().empty()) return store(kind, finish, elements, own);
+  const std::size_t bytes = elements * element_bytes_;
+  if (bytes < StoreChoice::kLeastBytes) return store_through_caches(kind, finish, elements);
+  const StoreHint quicker = stores_.choose(bytes, {kind != StepKind::copy, far_is_queued_});
+  const StoreHint way = options_.far_stores.value_or(quicker);
+  const std::uint64_t begun = flight::ticks();
+  if (way == StoreHint::streaming)
+    store_past_caches(kind, finish, elements);
+  else
+    store_through_caches(kind, finish, elements);
+  stores_.took(flight::ticks() - begun);
+}
+
+void Executor::store_through_caches(StepKind kind, bool finish, std::size_t elements) {
+  if (!streaming_) {
+    for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
+    return store(kind, finish, elements, StoreHint::cached);
+  }
+  // What is in the slots is read by other cores next, and by this one.
+  const auto own = destination_pointers_.all();
+  const bool in_place = std::any_of(own.begin(), own.end(), [&](const std::byte* destination) {
+    const auto sources = source_pointers_.all();
+    return std::find(sources.begin(), sources.end(), destination) != sources.end();
+  });
+  std::swap(destination_pointers_, far_pointers_);
+  store(kind, finish, elements, StoreHint::cached);
+  source_pointers_.clear();
+  source_pointers_.add(destination_pointers_.front());
+  std::swap(destination_pointers_, far_pointers_);
+  store(StepKind::copy, false, elements, in_place ? StoreHint::cached : StoreHint::streaming);
+}
+
+void Executor::store_past_caches(StepKind kind, bool finish, std::size_t elements) {
+  const bool apart = !streaming_ && !destination_pointers_.all().empty();
+  if (apart) {
+    // The own part stays in the caches, and is read again from there.
+    store(kind, finish, elements, StoreHint::cached);
+    source_pointers_.clear();
+    source_pointers_.add(destination_pointers_.front());
+    destination_pointers_.clear();
+    kind = StepKind::copy;
+  }
+  for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
+  store(kind, finish && !apart, elements, StoreHint::streaming);
+}
+
+// From source_pointers_ to destination_pointers_, where there are any.
+void Executor::store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores) {
+  if (destination_pointers_.all().empty()) return;
+  if (kind == StepKind::copy) {
+    kernels::copy(source_pointers_.front(), destination_pointers_.all(), elements * element_bytes_,
+                  stores);
+    return;
+  }
+  if (call_.custom != nullptr) [[unlikely]]
+    return fold({*call_.custom, call_.signature.type, source_pointers_.all(),
+                 destination_pointers_.all(), elements},
+                partial_results_);
+  const bool divides = finish && call_.signature.op == ReduceOp::avg;
+  kernels::reduce({call_.signature.type, call_.signature.op, source_pointers_.all(),
+                   destination_pointers_.all(), elements,
+                   divides ? program_->lowered().shape.ranks : 1, stores,
+                   program_->lowered().ordered});
+}
+
+}  // namespace tutti::runtime
