@@ -28,7 +28,7 @@ kernels::StoreHint StoreChoice::choose(std::size_t bytes, Kind kind) {
 }
 
 std::size_t StoreChoice::Size::next() {
-  for (const std::size_t way : {0, 1})
+  for (std::size_t way = 0; way < tries.size(); ++way)
     if (tries[way] < kFirstTries) return way;
   if (!trying && until_next > 0) {
     --until_next;
