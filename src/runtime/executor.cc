@@ -31,6 +31,7 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
       frame_bytes_max_(transport.frame_bytes_max()),
       moves_itself_(transport.traits().moves_itself),
       keeps_unsent_(!transport.traits().immediate),
+      peers_read_at_once_(transport.traits().direct && transport.traits().immediate),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {

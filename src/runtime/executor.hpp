@@ -1,8 +1,9 @@
 // executor.hpp: runs one rank's part of a plan over a transport.
 //
 // A non-blocking state machine: start() sets a call up, advance() does whatever can be done now and
-// returns. It never sleeps, spawns, reads a clock or draws a random number, so the very same code
-// runs in production and in the simulated world. Who calls advance(), and when to give up, is the
+// returns. It never sleeps, spawns or draws a random number, so the very same code runs in
+// production and in the simulated world. It reads a clock only to find out how to store quickly,
+// and not in simulated worlds (store_choice.hpp). Who calls advance(), and when to give up, is the
 // business of whoever waits.
 //
 // The call's data is cut into channels and slices (collectives/geometry.hpp). Each channel runs the
@@ -284,8 +285,10 @@ class Executor {
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
+  void forget_destinations();
   void add_destination(const CallOperand& operand, std::byte* destination);
   void compute(StepKind kind, bool finish, std::size_t elements);
+  void store_far(kernels::StoreHint way, StepKind kind, bool finish, std::size_t elements);
   void store_through_caches(StepKind kind, bool finish, std::size_t elements);
   void store_past_caches(StepKind kind, bool finish, std::size_t elements);
   void store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
@@ -366,6 +369,9 @@ class Executor {
   const std::size_t frame_bytes_max_;
   const bool moves_itself_;  // as in TransportTraits
   const bool keeps_unsent_;  // what was committed may still be in this process
+  // Nobody but the peer's core reads what is stored for it: no transport that sums it or moves it
+  // on.
+  const bool peers_read_at_once_;
   Status status_;
   bool finished_ = true;
   std::function<Status(Status)> explain_;

@@ -240,9 +240,7 @@ bool Executor::find_message(const CallOperand& source, std::size_t due,
 // Point 3, writing.
 template <bool kDirect>
 bool Executor::find_destinations(const ShortStep& step) {
-  destination_pointers_.clear();
-  far_pointers_.clear();
-  far_is_queued_ = false;
+  forget_destinations();
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& destination = program_->operand(i);
     std::byte* place = nullptr;

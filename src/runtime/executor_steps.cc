@@ -299,9 +299,7 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
   source_pointers_.clear();
   for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
     source_pointers_.add(pointer(*place));
-  destination_pointers_.clear();
-  far_pointers_.clear();
-  far_is_queued_ = false;
+  forget_destinations();
   const Place* const first = place;
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
     if (place->base == nullptr && place->chunk < 0) continue;

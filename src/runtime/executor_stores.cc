@@ -3,7 +3,8 @@
 //
 // Large calls stream into the own buffers, which do not fit the caches anyway. What goes to another
 // core, into its rank's buffer or into a queue that it reads from, goes the way that is quicker
-// (store_choice.hpp).
+// (store_choice.hpp). What a transport still sums or moves on is read again here: it stays in the
+// caches.
 #include <algorithm>
 
 #include "runtime/executor.hpp"
@@ -14,14 +15,19 @@ namespace tutti::runtime {
 
 using kernels::StoreHint;
 
+void Executor::forget_destinations() {
+  destination_pointers_.clear();
+  far_pointers_.clear();
+  far_is_queued_ = false;
+}
+
 void Executor::add_destination(const CallOperand& operand, std::byte* destination) {
   const bool slot = operand.is_message && operand.way == Way::staged;
   const bool pushed = operand.is_message && operand.way == Way::push;
-  const bool far = (slot || pushed) && !peers_[operand.stream].is_neighbour;
-  far_is_queued_ |= slot;
   // Where all is streamed, slots are not, and the rest alike.
-  (streaming_ ? slot : far) ? far_pointers_.add(destination)
-                            : destination_pointers_.add(destination);
+  const bool apart = streaming_ ? slot : (slot || pushed) && !peers_[operand.stream].is_neighbour;
+  (apart ? far_pointers_ : destination_pointers_).add(destination);
+  far_is_queued_ |= apart && slot;
 }
 
 // From source_pointers_ to destination_pointers_ and far_pointers_.
@@ -29,15 +35,20 @@ void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
   const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
   if (far_pointers_.all().empty()) return store(kind, finish, elements, own);
   const std::size_t bytes = elements * element_bytes_;
-  if (bytes < StoreChoice::kLeastBytes) return store_through_caches(kind, finish, elements);
-  const StoreHint quicker = stores_.choose(bytes, {kind != StepKind::copy, far_is_queued_});
-  const StoreHint way = options_.far_stores.value_or(quicker);
+  if (!peers_read_at_once_ || bytes < StoreChoice::kLeastBytes)
+    return store_through_caches(kind, finish, elements);
+  if (options_.far_stores) return store_far(*options_.far_stores, kind, finish, elements);
+  const StoreHint way = stores_.choose(bytes, {kind != StepKind::copy, far_is_queued_});
   const std::uint64_t begun = flight::ticks();
+  store_far(way, kind, finish, elements);
+  stores_.took(flight::ticks() - begun);
+}
+
+void Executor::store_far(StoreHint way, StepKind kind, bool finish, std::size_t elements) {
   if (way == StoreHint::streaming)
     store_past_caches(kind, finish, elements);
   else
     store_through_caches(kind, finish, elements);
-  stores_.took(flight::ticks() - begun);
 }
 
 void Executor::store_through_caches(StepKind kind, bool finish, std::size_t elements) {
