@@ -6,7 +6,8 @@
 // and spends a little on each step and message. A message that is not direct is copied into a queue
 // by its sender and out of it by its receiver. Direct ones are read, or stored, in place, and cost
 // a signal to either end, or to one where they are ready at arrival; the ranks have then exchanged
-// addresses first.
+// addresses first. Ranks that share a processor take turns on it (turns.hpp), and what a slice
+// takes there is what it adds to a loop of calls.
 //
 // Knows nothing of choices: it prices what it is given. Times are ns, sizes bytes, rates bytes/ns.
 #pragma once
@@ -96,7 +97,7 @@ struct Route {
   std::vector<std::uint32_t> links;  // resources, in order
   double latency_ns = 0;             // of an empty message, without overheads
   bool shares_memory = false;        // in one node, and not through its network
-  bool in_one_seat = false;
+  bool in_one_seat = false;          // nothing leaves the processor that both ends share
   MessageOverhead overhead;
   // For which every link on the way waits with each message: the processors that move the bytes of
   // sockets are those that spend the overhead.
@@ -127,7 +128,8 @@ class Machine {
   int turn(Rank rank) const { return turn_[static_cast<std::size_t>(rank)]; }
   bool takes_turns() const;
 
-  // Where the buffers lie of a call that has so many bytes in, and as many out, of each rank.
+  // Where the buffers lie of a call that has so many bytes in, and as many out, of each rank. It
+  // only matters where ranks share processors: elsewhere it is always the same answer.
   DataIn data_in(double bytes) const;
   // What bytes cost the rank's processor.
   SharedCoreBytes bytes_cost(Rank rank, DataIn where) const;

@@ -1,11 +1,11 @@
-// store_choice.hpp: whether what is stored into a peer's buffer goes through the own caches or past
-// them, found out by doing both now and then.
+// store_choice.hpp: whether what is stored for another core, into its rank's buffer or into a
+// queue, goes through the own caches or past them, found out by doing both now and then.
 //
 // A store through the caches fetches its line first. Between cores that share a cache that is the
 // quickest way. Between others it can take several times as long as storing past the caches, and a
 // virtual machine may be moved from one to the other at any moment, without being told. So each
 // size of store is tried both ways, the quicker way is kept, and the other one is tried again after
-// a while: soon where they were close or times have changed, rarely where they have not.
+// a while: soon when times have changed, the more rarely the longer they have not.
 //
 // Source: pairs of cores of two EPYC machines, all_gather of 64 KiB (half of it stored by each):
 // 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other.

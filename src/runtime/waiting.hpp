@@ -6,7 +6,7 @@
 // before blocking, 1.3 us with yielding at the first miss. In small calls ranks that are bound to a
 // core know better, whether the one that is missed needs it: see Executor::misses_neighbour().
 //
-// The only place of the runtime that goes by a clock; others only take times.
+// The only place of the runtime that waits by a clock.
 #pragma once
 
 #include <chrono>
