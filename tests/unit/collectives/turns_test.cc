@@ -5,6 +5,7 @@
 
 #include "collectives/algorithms/table.hpp"
 #include "collectives/cost.hpp"
+#include "collectives/explain.hpp"
 #include "collectives/lowering.hpp"
 #include "collectives/planner.hpp"
 #include "tutti/topology.hpp"
@@ -126,6 +127,40 @@ TEST(Turns, WhatStaysOnACoreIsCheapOnlyWhileItLiesInCaches) {
   Crowd alone(2);
   EXPECT_EQ(alone.machine.data_in(8), DataIn::memory);
   EXPECT_EQ(busy(alone, "direct", DataIn::caches), busy(alone, "direct", DataIn::memory));
+}
+
+// Who has a core alone leaves when the others have read its memory, and only then enters again.
+TEST(Turns, WhoIsAloneEntersAgainWhenItHasLeft) {
+  const Topology topology = *parse_synthetic_topology("2 memory=10 memory_ns=1000");
+  const std::vector<VertexId> cores = seats(topology);
+  const std::vector<VertexId> placement = {cores[0], cores[0], cores[1]};
+  CostConstants constants;
+  constants.switch_ns = 0;
+  Machine machine(topology, placement, constants);
+  const auto schedule = build(**find_algorithm(Collective::reduce_scatter, "direct"), 3, 0);
+  const CostGraph graph = *CostGraph::make(lower_all(*schedule), machine, true);
+  const double way_ns = (*machine.route(2, 0))->latency_ns;
+  EXPECT_GE(graph.price(machine, 8).time_ns, way_ns) << "the news that its input was read";
+}
+
+// A loop of calls is quicker than one alone, but not than what the machine allows.
+TEST(Turns, NothingIsPredictedBelowItsBound) {
+  for (const int ranks : {3, 4, 5, 8}) {
+    Topology topology = *parse_synthetic_topology("2 memory=10 memory_ns=75");
+    std::vector<VertexId> placement = crowded(topology, ranks);
+    PlannerOptions options;
+    options.direct_possible = true;
+    Planner planner(std::move(topology), std::move(placement), options);
+    for (const Collective collective : kAllCollectives)
+      for (const std::size_t count : {std::size_t{2}, std::size_t{256}, std::size_t{4} << 20}) {
+        const Explanation told = *planner.explain({collective, count});
+        for (const Candidate& candidate : told.candidates) {
+          if (!candidate.not_possible.empty()) continue;
+          EXPECT_GE(candidate.predicted_us, 0.999 * told.bound_us())
+              << ranks << " " << to_string(collective) << " " << candidate.algorithm;
+        }
+      }
+  }
 }
 
 // What is fastest for owners that write and read their buffers between calls: measured with 4 and 8

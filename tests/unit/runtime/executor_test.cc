@@ -183,57 +183,44 @@ TEST(Executor, EveryOperationAtAnOddSize) {
   }
 }
 
+// Every algorithm that can, in messages of `slice_bytes`, either way and in place or not.
+void run_all(MemoryRanks& world, int ranks, std::size_t count, std::size_t slice_bytes) {
+  for (const Algorithm& algorithm : collectives::all_algorithms()) {
+    const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
+    const GroupSizes groups = algorithm.grouped ? GroupSizes(2) : GroupSizes(1);
+    if (!algorithm.shape(ranks, root, groups).ok()) continue;
+    if (algorithm.collective == Collective::barrier) continue;  // moves nothing
+    for (const bool direct : {false, true})
+      for (const bool in_place : {false, true}) {
+        if (in_place && !can_run_in_place(algorithm.collective)) continue;
+        world.run({&algorithm,
+                   {algorithm.collective, ranks, root, count, ReduceOp::avg},
+                   groups,
+                   {1, slice_bytes, direct},
+                   in_place});
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+  }
+}
+
 // As calls do that are larger than the caches: results go past them, and slots of queues do not.
 TEST(Executor, WhatIsStreamedIsTheSame) {
-  ExecutorOptions options;
-  options.streaming_bytes = 0;
   for (const int ranks : {2, 3}) {
-    MemoryRanks world(ranks, nullptr, options);
-    for (const Algorithm& algorithm : collectives::all_algorithms()) {
-      const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
-      if (!algorithm.shape(ranks, root, 1).ok()) continue;
-      if (algorithm.collective == Collective::barrier) continue;  // moves nothing
-      for (const bool direct : {false, true})
-        for (const bool in_place : {false, true}) {
-          if (in_place && !can_run_in_place(algorithm.collective)) continue;
-          world.run({&algorithm,
-                     {algorithm.collective, ranks, root, 4001, ReduceOp::avg},
-                     1,
-                     {1, 4096, direct},
-                     in_place});
-          if (::testing::Test::HasFatalFailure()) return;
-        }
-    }
+    MemoryRanks world(ranks, nullptr, {.streaming_bytes = 0, .far_stores = {}});
+    ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 4001, 4096));
   }
 }
 
 // Whichever way large stores go to other ranks, and whether or not the rest is streamed.
 TEST(Executor, WhatIsStoredPastTheCachesIsTheSame) {
   constexpr std::size_t kFrame = std::size_t{64} << 10;
-  for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30}) {
-    for (const int ranks : {2, 3, 4}) {
-      MemoryRanks world(
-          ranks, nullptr,
-          {.streaming_bytes = streaming_bytes, .far_stores = kernels::StoreHint::streaming},
-          kFrame);
-      for (const Algorithm& algorithm : collectives::all_algorithms()) {
-        const Rank root = has_root(algorithm.collective) ? ranks - 1 : 0;
-        const GroupSizes groups = algorithm.grouped ? GroupSizes(2) : GroupSizes(1);
-        if (!algorithm.shape(ranks, root, groups).ok()) continue;
-        if (algorithm.collective == Collective::barrier) continue;  // moves nothing
-        for (const bool direct : {false, true})
-          for (const bool in_place : {false, true}) {
-            if (in_place && !can_run_in_place(algorithm.collective)) continue;
-            world.run({&algorithm,
-                       {algorithm.collective, ranks, root, 20011, ReduceOp::avg},
-                       groups,
-                       {1, kFrame, direct},
-                       in_place});
-            if (::testing::Test::HasFatalFailure()) return;
-          }
+  for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
+    for (const auto way : {kernels::StoreHint::cached, kernels::StoreHint::streaming})
+      for (const int ranks : {2, 3, 4}) {
+        MemoryRanks world(ranks, nullptr, {.streaming_bytes = streaming_bytes, .far_stores = way},
+                          kFrame);
+        ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 20011, kFrame));
       }
-    }
-  }
 }
 
 // Programs call the same few shapes again and again, and most of a call's set-up is kept for that.
