@@ -73,7 +73,7 @@ TEST(StoreChoice, NoticesThatTimesHaveChanged) {
   StoreChoice choice;
   for (const int stores : {2000, 2100, 2200, 2300, 2400}) {  // wherever it is between two tries
     choice = StoreChoice();
-    past(choice, {1, 3}, stores);
+    past(choice, {1, 20}, stores);
     EXPECT_GE(past(choice, {12, 3}, 40), 20) << "the way in use became slow: that is seen at once";
   }
   past(choice, {12, 3}, 2000);
