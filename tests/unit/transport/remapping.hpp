@@ -60,6 +60,17 @@ inline std::byte* map_plain(std::size_t bytes, void* place = nullptr, int flags 
   }
 }
 
+// Where the kernel puts nothing that may lie anywhere: it fills the highest room that is left, and
+// there is much above. The address stays free when it is freed, whatever other threads map (a
+// sanitizer does for threads that end).
+inline std::byte* map_apart(std::size_t bytes) {
+  constexpr std::size_t kRoom = std::size_t{16} << 30;
+  std::byte* const room = map_plain(kRoom, nullptr, MAP_NORESERVE);
+  if (room == nullptr) return nullptr;
+  munmap(room, kRoom);
+  return map_plain(bytes, room, MAP_FIXED_NOREPLACE);
+}
+
 // What a peer that got the file maps of it.
 class PeersView {
  public:

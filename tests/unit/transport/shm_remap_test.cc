@@ -282,7 +282,7 @@ TEST_F(RemapTest, FreedMemoryIsForgottenBeforeItsAddressIsUsedAgain) {
 // The address may be somebody else's while the thread that unmapped it has not come back yet.
 TEST_F(RemapTest, AnAddressThatWasFreedAMomentAgoIsNotShared) {
   constexpr std::size_t kBytes = 16 * kPage;
-  std::byte* const place = map_plain(kBytes);
+  std::byte* const place = map_apart(kBytes);
   unsigned together = 0;
   for (unsigned i = 0; i < 100; ++i) {
     place[0] = std::byte{1};
