@@ -174,10 +174,10 @@ Status read_machine(const Options& options, Question& question) {
   PlannerOptions& planning = question.options;
   planning.direct_possible = key.direct;
   if (key.transport == "memory") planning.direct_bytes_min = 0;
-  if (options.channels_max == 0)
-    planning.channel_count = std::max(runtime::kChannelCount, planning.channels);
-  if (options.frame.empty())
-    planning.frame_bytes_max = runtime::frame_bytes_of(key.transport, planning.slice_bytes);
+  const runtime::Queues queues = runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores,
+                                                    {planning.channels, planning.slice_bytes});
+  if (options.channels_max == 0) planning.channel_count = queues.channels;
+  if (options.frame.empty()) planning.frame_bytes_max = queues.frame_bytes;
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
   if (!tuning->table) return {};
   planning.measured = {tuning->table, tuning->table->place(key)};

@@ -82,8 +82,10 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   const std::vector<runtime::HostCard> cards(static_cast<std::size_t>(key.ranks), card);
   auto seen = *runtime::planning_topology(cards, key.direct, figures);
   collectives::PlannerOptions options;
-  options.channel_count = runtime::kChannelCount;
-  options.frame_bytes_max = runtime::frame_bytes_of(key.transport, 0);
+  const runtime::Queues queues =
+      runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores, {});
+  options.channel_count = queues.channels;
+  options.frame_bytes_max = queues.frame_bytes;
   options.direct_possible = key.direct;
   options.direct_bytes_min = key.transport == "memory" ? 0 : collectives::kDirectBytesMin;
   if (figures != nullptr) options.constants = with_figures(options.constants, *figures);

@@ -22,7 +22,16 @@ namespace {
 using base::TransportChoice;
 using collectives::PlannerOptions;
 
-constexpr std::size_t kQueueBytes = 2 * kFrameBytes;
+constexpr std::size_t kKibibyte = 1024;
+// Two hide what a channel waits for; measured on one host, four are no faster.
+constexpr int kChannels = 2;
+// One slot of a queue: small enough that a few of them stay in a core's cache.
+constexpr std::size_t kFrameBytes = 128 * kKibibyte;
+// Over sockets: their system calls cost more than what the cache keeps from one copy to the next.
+constexpr std::size_t kSocketFrameBytes = 240 * kKibibyte;
+// Between two cores: with a frame more at its end, longer than what a core's own cache holds
+// (docs/adr/0016-two-ranks-have-a-long-queue.md).
+constexpr std::size_t kLongQueueBytes = 1216 * kKibibyte;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
@@ -64,10 +73,14 @@ bool on_one_host(const std::vector<HostCard>& cards) {
                      [&](const HostCard& card) { return card.host == cards[0].host; });
 }
 
-// Checksums come on top, so that slices stay powers of two.
-std::size_t frame_bytes(const base::Config& config, std::string_view transport) {
-  return frame_bytes_of(transport, config.slice_bytes) +
-         (config.checksums ? transport::kChecksumBytes : 0);
+void set_queues(const base::Config& config, const Queues& queues,
+                transport::TransportOptions& options) {
+  // One more for the words that ranks exchange when something went wrong (membership/).
+  options.channel_count = queues.channels + 1;
+  // Checksums come on top, so that slices stay powers of two.
+  options.frame_bytes_max = queues.frame_bytes + (config.checksums ? transport::kChecksumBytes : 0);
+  options.queue_bytes = std::max(queues.bytes, options.frame_bytes_max);
+  options.reuse_late = queues.reuse_late;
 }
 
 // Once in a process: communicators come by the dozen.
@@ -98,14 +111,17 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
   TransportChoice choice = config.transport;
   if (choice == TransportChoice::automatic)
     choice = one_host ? TransportChoice::shm : TransportChoice::tcp;
+  const auto queues = [&](std::string_view transport) {
+    return queues_of(transport, members.size, ranks_share_cores,
+                     {config.channels, config.slice_bytes});
+  };
   switch (choice) {
     case TransportChoice::shm:
+      set_queues(config, queues("shm"), options);
       if (options.share_in_place) warn_if_not_shareable(members, config);
       return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
-      options.frame_bytes_max = frame_bytes(config, "tcp");
-      // One message in the sender's ring and one in the receiver's are the two that a queue holds.
-      options.queue_bytes = options.frame_bytes_max;
+      set_queues(config, queues("tcp"), options);
       if (!one_host || !config.socket_interface.empty()) {
         auto address = address_toward(members.address, config.socket_interface);
         if (!address.ok()) return address.status();
@@ -146,15 +162,30 @@ collectives::Lowering lowering_of(base::LoweringChoice choice) {
 
 }  // namespace
 
+Queues queues_of(std::string_view transport, int ranks, bool share_cores,
+                 const QueueWishes& wishes) {
+  const bool sockets = transport == "tcp";
+  Queues queues;
+  queues.channels = std::max(kChannels, wishes.channels);
+  queues.frame_bytes = std::max(sockets ? kSocketFrameBytes : kFrameBytes, wishes.slice_bytes);
+  // Of sockets' two frames one lies in the sender's ring and one in the receiver's.
+  queues.bytes = (sockets ? 1 : 2) * queues.frame_bytes;
+  if (transport != "shm" || ranks != 2 || share_cores || wishes.channels > 1) return queues;
+  queues.channels = 1;
+  queues.bytes = std::max(queues.bytes, kLongQueueBytes);
+  queues.reuse_late = true;
+  return queues;
+}
+
 transport::TransportOptions transport_options(const base::Config& config, const Members& members,
                                               bool ranks_share_cores) {
   transport::TransportOptions options;
   options.rank = members.rank;
   options.size = members.size;
-  // One more for the words that ranks exchange when something went wrong (membership/).
-  options.channel_count = std::max(kChannelCount, config.channels) + 1;
-  options.frame_bytes_max = frame_bytes(config, "memory");
-  options.queue_bytes = std::max(kQueueBytes, 2 * options.frame_bytes_max);
+  set_queues(
+      config,
+      queues_of("memory", members.size, ranks_share_cores, {config.channels, config.slice_bytes}),
+      options);
   options.context = members.context;
   options.job_secret = members.secret;
   options.ranks_share_cores = ranks_share_cores;

@@ -14,18 +14,26 @@
 
 namespace tutti::runtime {
 
-// One slot of a queue: small enough that a few of them stay in a core's cache.
-inline constexpr std::size_t kFrameBytes = 128 * 1024;
-// A frame over sockets: their system calls cost more than what the cache keeps from one copy to the
-// next. With two channels in use a peer still costs less than 1 MiB.
-inline constexpr std::size_t kSocketFrameBytes = 240 * 1024;
-// Of the transport of that name. `slice_bytes`: as it is wished, 0 for none.
-constexpr std::size_t frame_bytes_of(std::string_view transport, std::size_t slice_bytes) {
-  return std::max(transport == "tcp" ? kSocketFrameBytes : kFrameBytes, slice_bytes);
-}
-// Two hide what a channel waits for; measured on one host, four are no faster. With all of them in
-// use a peer costs less than 1 MiB.
-inline constexpr int kChannelCount = 2;
+// How much two ranks have under way.
+struct Queues {
+  int channels = 0;
+  std::size_t frame_bytes = 0;
+  std::size_t bytes = 0;    // of payloads in one direction of one channel, at least
+  bool reuse_late = false;  // see transport::TransportOptions
+};
+
+// What the user set; 0: nothing.
+struct QueueWishes {
+  int channels = 0;
+  std::size_t slice_bytes = 0;
+};
+
+// Between so many ranks over the transport of that name. `share_cores`: there are more ranks than
+// cores. Ensures  without wishes, a rank keeps less than 1 MiB for a peer, and with a single
+// one 1.5 MiB: half of the communicator's own is more than the plans for two ranks and the recorder
+// need.
+Queues queues_of(std::string_view transport, int ranks, bool share_cores,
+                 const QueueWishes& wishes);
 
 // Meets the others, agrees, connects. All ranks call it.
 // Errors  mismatch when the ranks were configured differently (both sides are shown); those of the

@@ -64,8 +64,10 @@ bool describes(const std::byte* memory, const Layout& layout) {
   return description.magic == kMagic && description.layout == layout;
 }
 
-void Producer::attach(std::byte* memory, const Layout& layout) {
+void Producer::attach(std::byte* memory, const Layout& layout, Reuse reuse) {
   layout_ = layout;
+  reuse_ = reuse;
+  carried_ = 0;
   control_ = control_in(memory);
   cells_ = cells_in(memory, layout);
   payloads_ = memory + layout.payloads_offset();
@@ -102,9 +104,11 @@ std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
   return {room, bytes};
 }
 
-// Memory that was never touched costs a page fault at each side, and then a place in the caches. A
-// queue that the consumer has emptied begins anew instead.
+// A queue that the consumer has emptied begins anew, if that is wanted, or as long as the memory in
+// use has not been gone through a few times.
 void Producer::stay_in_used_memory() {
+  constexpr std::uint64_t kRounds = 4;
+  if (reuse_ == Reuse::late && carried_ >= kRounds * used_) return;
   const std::size_t place = written_ % layout_.payload_bytes;
   if (place == 0) return;
   refresh();

@@ -91,6 +91,13 @@ void initialize(std::byte* memory, const Layout& layout);
 // True when `memory` holds a queue of exactly this layout.
 bool describes(const std::byte* memory, const Layout& layout);
 
+// Where the next payload goes in a queue that the consumer has emptied.
+//   soon  to the ring's beginning: memory that was never touched costs a page fault at each side,
+//         and then a place in the caches.
+//   late  on, all the way round: between two cores a line that the reader's cache still holds costs
+//         more than one that it has lost since. Memory is taken little by little, as it is earned.
+enum class Reuse : std::uint8_t { soon, late };
+
 // The side that sends. Closed until attach(), and again after close(): then it has no room.
 //
 // Threading  one thread.
@@ -98,7 +105,7 @@ class Producer {
  public:
   // Requires  describes(memory, layout), a queue that nothing has been sent through.
   // Lifetime  of the memory: until close() or destruction.
-  void attach(std::byte* memory, const Layout& layout);
+  void attach(std::byte* memory, const Layout& layout, Reuse reuse = Reuse::soon);
   void close() { control_ = nullptr; }
   bool attached() const { return control_ != nullptr; }
 
@@ -138,8 +145,10 @@ class Producer {
   std::uint64_t written_ = 0;   // end of the last payload
   std::uint64_t freed_ = 0;     // end of the last payload released
   std::uint64_t reserved_ = 0;  // where the payload that is being built begins
+  std::uint64_t carried_ = 0;   // bytes of all payloads in the ring so far
   std::size_t used_ = 0;        // places below have been reserved before
-  bool in_cell_ = true;         // or it is small and goes into its cell
+  Reuse reuse_ = Reuse::soon;
+  bool in_cell_ = true;  // or it is small and goes into its cell
   bool starved_ = false;
   bool corrupt_ = false;
   std::vector<std::uint64_t> ends_;  // by cell: where its frame's payload ended
@@ -241,6 +250,7 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   } else {
     place = static_cast<std::uint32_t>(reserved_ % layout_.payload_bytes / kLineBytes);
     written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+    carried_ += bytes;
   }
   publish(cell, tag, bytes, place);
 }

@@ -41,11 +41,12 @@ bool ended(const pollfd* of_peer) {
 
 class ShmEndpoint final : public fifo::QueueEndpoint {
  public:
-  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout,
+  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout, fifo::Reuse reuse,
               const Sharing& sharing, int channel)
       : QueueEndpoint(peer.rank(), doorbell),
         peer_(peer),
         layout_(layout),
+        reuse_(reuse),
         sharing_(sharing),
         channel_(channel) {}
 
@@ -58,7 +59,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
     fifo::initialize(memory->base(), layout_);
     file_ = std::move(file).value();
     outgoing_ = std::move(memory).value();
-    producer_.attach(outgoing_.base(), layout_);
+    producer_.attach(outgoing_.base(), layout_, reuse_);
     return {};
   }
 
@@ -107,6 +108,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
   Peer& peer_;
   const fifo::Layout& layout_;
+  const fifo::Reuse reuse_;
   const Sharing& sharing_;
   int channel_;
   Descriptor file_;
@@ -184,6 +186,7 @@ class ShmTransport final : public Transport {
 
   std::vector<Address> addresses_;
   Self self_;
+  fifo::Reuse reuse_;
   std::size_t frame_bytes_max_;
   Sharing sharing_;
   fifo::Doorbell& doorbell_;
@@ -217,6 +220,7 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .address = addresses_[static_cast<std::size_t>(options.rank)],
             .layout = fifo::Layout::of(options.frame_bytes_max, options.queue_bytes),
             .board = Board(std::move(board))},
+      reuse_(options.reuse_late ? fifo::Reuse::late : fifo::Reuse::soon),
       frame_bytes_max_(options.frame_bytes_max),
       sharing_(options.share_in_place),
       doorbell_(self_.board.doorbell(options.rank)),
@@ -339,7 +343,7 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
   Connection& connected = connection(peer_rank, channel);
   if (!connected.endpoint) {
     auto made = std::make_unique<ShmEndpoint>(peer(peer_rank), self_.board.doorbell(peer_rank),
-                                              self_.layout, sharing_, channel);
+                                              self_.layout, reuse_, sharing_, channel);
     TUTTI_TRY(made->open());
     if (connected.arrived) made->attach(std::move(connected.arrived));
     live_.push_back(made.get());

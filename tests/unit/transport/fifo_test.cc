@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -206,6 +207,32 @@ TEST_F(QueueTest, WhatIsEmptiedStaysInTheMemoryThatItHasUsed) {
     for (std::uint8_t i = 1; i <= 3; ++i) ASSERT_TRUE(receive(kBytes, i));
   }
   EXPECT_LE(used(), 3 * 3072U);
+}
+
+// Between two cores the memory that was used last is the dearest: all of it is gone through, but
+// not for a few frames' sake.
+TEST_F(QueueTest, WhatIsReusedLateGoesAllTheWayRound) {
+  constexpr std::size_t kBytes = 3000;
+  make(4096, 60'000);
+  producer_.attach(memory_.get(), layout_, Reuse::late);
+  std::set<const void*> places;
+  const auto go_on = [&](int frames) {
+    for (int i = 0; i < frames; ++i) {
+      const auto value = static_cast<std::uint8_t>(i);
+      Frame frame;
+      ASSERT_TRUE(send(kBytes, value) && consumer_.peek(frame));
+      places.insert(frame.payload.data());
+      ASSERT_TRUE(receive(kBytes, value));
+    }
+  };
+  go_on(3);
+  EXPECT_EQ(places.size(), 1U);
+  go_on(200);
+  EXPECT_EQ(places.size(), layout_.payload_bytes / 3008);
+  places.clear();
+  go_on(static_cast<int>(layout_.payload_bytes / 3008));
+  EXPECT_EQ(places.size(), layout_.payload_bytes / 3008)
+      << "no place comes again before all others";
 }
 
 TEST_F(QueueTest, AReservationThatIsGivenUpLeavesNoTrace) {

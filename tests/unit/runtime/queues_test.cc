@@ -1,0 +1,56 @@
+// queues_test.cc: how much ranks have under way: what they promise of memory, and what the user
+// sets.
+#include <gtest/gtest.h>
+
+#include "runtime/world.hpp"
+#include "transport/fifo/queue.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+
+std::size_t bytes_of_a_peer(const Queues& queues) {
+  return static_cast<std::size_t>(queues.channels) *
+         transport::fifo::Layout::of(queues.frame_bytes, queues.bytes).bytes();
+}
+
+TEST(Queues, APeerCostsLessThanAMebibyte) {
+  for (const char* transport : {"memory", "shm"})
+    for (const bool share_cores : {false, true})
+      for (int ranks = 2; ranks <= 9; ++ranks) {
+        // Two ranks have what plans and the recorder leave of the communicator's own mebibyte, too.
+        const std::size_t most = ranks == 2 ? kMebibyte * 3 / 2 : kMebibyte;
+        EXPECT_LE(bytes_of_a_peer(queues_of(transport, ranks, share_cores, {})), most)
+            << transport << ", " << ranks << " ranks";
+      }
+}
+
+TEST(Queues, OnlyTwoRanksWithACoreEachHaveALongOne) {
+  const auto is_long = [](std::string_view transport, int ranks, bool share_cores) {
+    const Queues queues = queues_of(transport, ranks, share_cores, {});
+    EXPECT_EQ(queues.reuse_late, queues.bytes > 4 * queues.frame_bytes);
+    EXPECT_EQ(queues.channels, queues.reuse_late ? 1 : 2);
+    return queues.reuse_late;
+  };
+  EXPECT_TRUE(is_long("shm", 2, false));
+  EXPECT_FALSE(is_long("shm", 2, true));
+  EXPECT_FALSE(is_long("shm", 3, false));
+  EXPECT_FALSE(is_long("memory", 2, false));
+  EXPECT_FALSE(is_long("tcp", 2, false));
+}
+
+TEST(Queues, CarryWhatTheUserAskedFor) {
+  for (const char* transport : {"memory", "shm", "tcp"}) {
+    EXPECT_EQ(queues_of(transport, 2, false, {.channels = 4}).channels, 4);
+    EXPECT_EQ(queues_of(transport, 2, false, {.channels = 1}).channels,
+              queues_of(transport, 2, false, {}).channels);
+    const Queues queues = queues_of(transport, 2, false, {.slice_bytes = 2 * kMebibyte});
+    EXPECT_EQ(queues.frame_bytes, 2 * kMebibyte);
+    EXPECT_GE(queues.bytes, queues.frame_bytes);
+    EXPECT_GT(queues_of(transport, 2, false, {.slice_bytes = 4096}).frame_bytes, 4096U);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::runtime
