@@ -28,11 +28,12 @@ constexpr int kVeryManyRanks = 256;
 std::size_t at(int value) { return static_cast<std::size_t>(value); }
 
 Plans make_plans(const collectives::Algorithm& algorithm, int group, const Schedule& schedule,
-                 const collectives::PlanSettings& settings, bool ordered = false) {
+                 const collectives::PlanSettings& settings, bool ordered = false,
+                 collectives::Copies copies = collectives::Copies::pushed) {
   const std::uint64_t hash =
       collectives::plan_hash(algorithm.name, group, schedule.shape, settings);
   Plans plans;
-  for (LoweredProgram& lowered : collectives::lower_all(schedule)) {
+  for (LoweredProgram& lowered : collectives::lower_all(schedule, copies)) {
     LoweredProgram program =
         ordered ? collectives::in_rank_order(std::move(lowered)) : std::move(lowered);
     plans.push_back(
@@ -152,8 +153,10 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   planned.ordered = is_reduction(call.collective) && dice.one_in(4);
   planned.in_place = dice.below(2) == 0 && !varies && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
-  planned.plans =
-      make_plans(*planned.algorithm, planned.group, schedule, planned.settings, planned.ordered);
+  using collectives::Copies;
+  const bool pulled = planned.algorithm->all_store && !varies && dice.one_in(2);
+  planned.plans = make_plans(*planned.algorithm, planned.group, schedule, planned.settings,
+                             planned.ordered, pulled ? Copies::pulled : Copies::pushed);
   return planned;
 }
 

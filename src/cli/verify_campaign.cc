@@ -121,7 +121,7 @@ void note(const std::string& name, std::string_view form, const Verdict& verdict
 void prove_lowered(const std::string& name, const Schedule& schedule, int group,
                    CampaignReport& report) {
   const int ranks = schedule.shape.ranks;
-  const std::vector<LoweredProgram> programs = collectives::lower_all(schedule);
+  std::vector<LoweredProgram> programs = collectives::lower_all(schedule);
   auto prove = [&](std::string_view form, const Addressability& addressable) {
     note(name, form, collectives::verify_lowered(programs, addressable), report);
   };
@@ -133,6 +133,14 @@ void prove_lowered(const std::string& name, const Schedule& schedule, int group,
             collectives::direct_within(ranks, size));
   for (int seed = 0; seed < (ranks <= kMixedRanksMax ? kMixtures : 0); ++seed)
     prove(fmt::format("lowered, mixture {}", seed),
+          collectives::some_direct(ranks, static_cast<std::uint64_t>(seed)));
+  std::vector<LoweredProgram> pulled =
+      collectives::lower_all(schedule, collectives::Copies::pulled);
+  if (pulled == programs) return;
+  programs = std::move(pulled);
+  prove("lowered, copies pulled", collectives::all_direct(ranks));
+  for (int seed = 0; seed < (ranks <= kMixedRanksMax ? kMixtures : 0); ++seed)
+    prove(fmt::format("lowered, copies pulled, mixture {}", seed),
           collectives::some_direct(ranks, static_cast<std::uint64_t>(seed)));
 }
 

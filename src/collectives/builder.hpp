@@ -112,6 +112,7 @@ struct Algorithm {
   void (*tell)(Builder&, const GroupSizes& groups);
   std::string_view summary;  // one line for `tutti plan` and the docs
   bool grouped = false;      // `groups` matter
+  bool all_store = false;    // every rank stores copies at every other, or could as well be read
 };
 
 // Tells `algorithm` for every rank. `groups`: of neighbours, for algorithms of several levels.

@@ -60,12 +60,13 @@ struct DirectChoice {
 };
 
 DirectChoice choose(const ExpandedStep& sender, const ExpandedOperand& sent,
-                    const ExpandedStep& receiver, const ExpandedOperand& received) {
+                    const ExpandedStep& receiver, const ExpandedOperand& received, Copies copies) {
   const auto either = [&](Travel travel) {
     return sent.travel == travel || received.travel == travel;
   };
   if (either(Travel::queued)) return {};
-  const bool stores = sender.kind == StepKind::reduce || either(Travel::pushed);
+  const bool stores =
+      sender.kind == StepKind::reduce || (copies == Copies::pushed && either(Travel::pushed));
   if (stores && landing(receiver) != nullptr) return {DirectForm::push, landing(receiver)};
   if (const ExpandedOperand* content = offered(sender)) return {DirectForm::pull, content};
   return {};
@@ -91,7 +92,8 @@ struct Directed {
   std::vector<End> received;
   std::vector<DirectChoice> choices;
 
-  Directed(const Told& sender, Rank sender_rank, const Told& receiver, Rank receiver_rank)
+  Directed(const Told& sender, Rank sender_rank, const Told& receiver, Rank receiver_rank,
+           Copies copies)
       : sent(ends(sender.steps, receiver_rank, true)),
         received(ends(receiver.steps, sender_rank, false)) {
     TUTTI_ASSERT(sent.size() == received.size(), "every message has two ends");
@@ -99,7 +101,8 @@ struct Directed {
       const ExpandedStep& from = sender.step(sent[k]);
       const ExpandedStep& to = receiver.step(received[k]);
       choices.push_back(choose(from, from.destinations[static_cast<std::size_t>(sent[k].operand)],
-                               to, to.sources[static_cast<std::size_t>(received[k].operand)]));
+                               to, to.sources[static_cast<std::size_t>(received[k].operand)],
+                               copies));
     }
   }
 
@@ -175,8 +178,8 @@ class Lowerer {
  public:
   using ProgramOf = std::function<const Told&(Rank)>;
 
-  Lowerer(const ScheduleShape& shape, Rank rank, const ProgramOf& program_of)
-      : mine_(program_of(rank)) {
+  Lowerer(const ScheduleShape& shape, Rank rank, const ProgramOf& program_of, Copies copies)
+      : mine_(program_of(rank)), copies_(copies) {
     lowered_.shape = shape;
     lowered_.rank = rank;
     for (const ExpandedStep& step : mine_.steps) add_step(step);
@@ -225,8 +228,8 @@ class Lowerer {
 
   // Matches the messages of both directions with the peer's ends.
   void link(Rank peer, const Told& theirs) {
-    const Directed out(mine_, lowered_.rank, theirs, peer);
-    const Directed in(theirs, peer, mine_, lowered_.rank);
+    const Directed out(mine_, lowered_.rank, theirs, peer, copies_);
+    const Directed in(theirs, peer, mine_, lowered_.rank, copies_);
     const int stream = static_cast<int>(lowered_.peers.size());
     for (std::size_t k = 0; k < out.sent.size(); ++k)
       set_message(at(out.sent[k], true), stream, k, out.choices[k], DirectForm::pull,
@@ -280,13 +283,14 @@ class Lowerer {
   };
 
   const Told& mine_;
+  const Copies copies_;
   LoweredProgram lowered_;
   std::vector<Streams> streams_;  // by peer
 };
 
 }  // namespace
 
-LoweredProgram lower(const Schedule& schedule, Rank rank) {
+LoweredProgram lower(const Schedule& schedule, Rank rank, Copies copies) {
   std::vector<Told> cache(static_cast<std::size_t>(schedule.shape.ranks));
   auto program_of = [&](Rank r) -> const Told& {
     Told& told = cache[static_cast<std::size_t>(r)];
@@ -294,17 +298,17 @@ LoweredProgram lower(const Schedule& schedule, Rank rank) {
       told = Told(schedule.shape, r, r == rank ? expand(schedule, r) : unroll(schedule, r));
     return told;
   };
-  return Lowerer(schedule.shape, rank, program_of).take();
+  return Lowerer(schedule.shape, rank, program_of, copies).take();
 }
 
-std::vector<LoweredProgram> lower_all(const Schedule& schedule) {
+std::vector<LoweredProgram> lower_all(const Schedule& schedule, Copies copies) {
   std::vector<Told> programs;
   for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
     programs.emplace_back(schedule.shape, rank, expand(schedule, rank));
   auto program_of = [&](Rank r) -> const Told& { return programs[static_cast<std::size_t>(r)]; };
   std::vector<LoweredProgram> lowered;
   for (Rank rank = 0; rank < schedule.shape.ranks; ++rank)
-    lowered.push_back(Lowerer(schedule.shape, rank, program_of).take());
+    lowered.push_back(Lowerer(schedule.shape, rank, program_of, copies).take());
   return lowered;
 }
 

@@ -27,6 +27,9 @@ struct Plan {
   PlanSettings settings;
   std::shared_ptr<const LoweredProgram> program;  // shared by all settings of one algorithm
   std::uint64_t hash = 0;                         // of algorithm, groups, shape and settings
+  // The same with copies that are loaded instead of stored, where every rank talks to every other
+  // and which is quicker is found out under way; null elsewhere.
+  std::shared_ptr<const LoweredProgram> pulled = nullptr;
 };
 
 // The hash that all ranks' calls carry. `groups`: what algorithms of several levels go by.

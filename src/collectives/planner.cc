@@ -113,11 +113,13 @@ struct Entry {
   std::string not_priced;
   std::optional<ExpressionProof> expression;
   std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> programs;  // or ordered
+  std::map<Rank, std::shared_ptr<const LoweredProgram>> pulled;
 
   std::size_t memory_bytes() const {
     std::size_t bytes = sizeof(Entry) + bytes_of(schedule);
     for (const auto& price : prices) bytes += price ? price->memory_bytes() : 0;
     for (const auto& [rank, program] : programs) bytes += kNodeBytes + bytes_of(*program);
+    for (const auto& [rank, program] : pulled) bytes += kNodeBytes + bytes_of(*program);
     return bytes;
   }
 };
@@ -475,6 +477,12 @@ std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool
   plan->algorithm = entry.algorithm->name;
   plan->settings = choice.settings;
   plan->program = program;
+  if (choice.settings.direct && entry.algorithm->all_store) {
+    auto& pulled = entry.pulled[rank];
+    if (pulled == nullptr)
+      pulled = std::make_shared<const LoweredProgram>(lower(entry.schedule, rank, Copies::pulled));
+    plan->pulled = pulled;
+  }
   plan->hash = plan_hash(plan->algorithm, entry.groups, entry.schedule.shape, choice.settings);
   return plan;
 }

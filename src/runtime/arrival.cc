@@ -30,8 +30,11 @@ constexpr int kCountBitsBelow = 16;
 static_assert(kSequenceOffset * 8 == 16 && kHistoryOffset * 8 == 2 * 64 + 32);
 static_assert(std::endian::native == std::endian::little);
 
-// Behind it, in a direct call: a byte with a bit for each buffer that can be addressed, and their
-// references in the order of the bits.
+// Behind it, in a direct call: a byte with a bit for each buffer that can be addressed and two for
+// CopiesPulled, and the buffers' references in the order of the bits.
+constexpr unsigned kBuffers = 7;
+constexpr unsigned kPulledNow = 8;
+constexpr unsigned kPulledNext = 16;
 unsigned buffers_told(const MemoryReferences& memory) {
   unsigned told = 0;
   for (std::size_t b = 0; b < memory.size(); ++b)
@@ -102,9 +105,10 @@ std::size_t encoded_bytes(const Arrival& arrival) {
   return arrival.signature.direct ? direct_bytes(buffers_told(arrival.memory)) : kArrivalBytes;
 }
 
-std::size_t encode_memory(const MemoryReferences& memory, std::byte* out) {
+std::size_t encode_memory(const MemoryReferences& memory, CopiesPulled pulled, std::byte* out) {
   const unsigned told = buffers_told(memory);
-  *out++ = static_cast<std::byte>(told);
+  *out++ = static_cast<std::byte>(told | (pulled.now ? kPulledNow : 0) |
+                                  (pulled.next ? kPulledNext : 0));
   for (const MemoryReference& reference : memory) {
     if (!reference.addressable()) continue;
     std::memcpy(out, &reference.region, kRegionBytes);
@@ -117,7 +121,8 @@ std::size_t encode_memory(const MemoryReferences& memory, std::byte* out) {
 void encode(const Arrival& arrival, std::span<std::byte> out) {
   TUTTI_ASSERT(out.size() >= encoded_bytes(arrival), "the arrival record fits");
   encode_signature(arrival.signature, out.first<kArrivalBytes>());
-  if (arrival.signature.direct) encode_memory(arrival.memory, out.data() + kArrivalBytes);
+  if (arrival.signature.direct)
+    encode_memory(arrival.memory, arrival.pulled, out.data() + kArrivalBytes);
 }
 
 std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
@@ -152,8 +157,10 @@ std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
 std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record) {
   MemoryReferences memory{};
   if (record.size() <= kArrivalBytes) return std::nullopt;
-  const auto told = std::to_integer<unsigned>(record[kArrivalBytes]);
-  if (told >> memory.size() != 0 || record.size() < direct_bytes(told)) return std::nullopt;
+  const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
+  const unsigned told = said & kBuffers;
+  if (said > (kBuffers | kPulledNow | kPulledNext) || record.size() < direct_bytes(told))
+    return std::nullopt;
   const std::byte* at = record.data() + kArrivalBytes + 1;
   for (std::size_t b = 0; b < memory.size(); ++b) {
     if ((told >> b & 1) == 0) continue;
@@ -165,13 +172,18 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
   return memory;
 }
 
+CopiesPulled decode_pulled(std::span<const std::byte> record) {
+  const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
+  return {(said & kPulledNow) != 0, (said & kPulledNext) != 0};
+}
+
 std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   const auto signature = decode_signature(bytes);
   if (!signature) return std::nullopt;
-  if (!signature->direct) return Arrival{*signature, {}};
+  if (!signature->direct) return Arrival{*signature, {}, {}};
   const auto memory = decode_memory(bytes);
   if (!memory) return std::nullopt;
-  return Arrival{*signature, *memory};
+  return Arrival{*signature, *memory, decode_pulled(bytes)};
 }
 
 }  // namespace tutti::runtime

@@ -12,6 +12,7 @@
 #include "base/assert.hpp"
 #include "base/try.hpp"
 #include "collectives/footprint.hpp"
+#include "runtime/flight/ticks.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/notice.hpp"
 
@@ -41,8 +42,26 @@ Executor::~Executor() {
     std::free(scratch_);
 }
 
-bool Executor::repeats(const Call& call, const collectives::Plan& plan) const {
-  return plan.program == lowered_ && plan.settings == settings_ && call.blocks == nullptr &&
+// Which program of the plan the call runs, as all ranks have agreed before it.
+auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
+    -> const SharedProgram& {
+  pulled_ = {};
+  leads_ = false;
+  may_pull_ = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
+  if (!may_pull_) return plan.program;
+  pulled_.now = options_.pulls.value_or(pull_choice_.pulls(call.signature));
+  // Where ranks share a core, how long a call takes says more of their turns.
+  leads_ = transport_.rank() == PullChoice::kLeader && neighbours_.empty() && !options_.pulls;
+  if (leads_) {
+    pulled_.next = pull_choice_.propose(call.signature);
+    pull_choice_.heard(call.signature, pulled_.next);
+  }
+  return pulled_.now ? plan.pulled : plan.program;
+}
+
+bool Executor::repeats(const Call& call, const collectives::Plan& plan,
+                       const SharedProgram& program) const {
+  return program == lowered_ && plan.settings == settings_ && call.blocks == nullptr &&
          call_.blocks == nullptr && call.signature.count == call_.signature.count &&
          call.signature.type == call_.signature.type && call.custom == nullptr;
 }
@@ -53,12 +72,13 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     pass_on_failure(plan);
     return status_;
   }
-  const bool again = repeats(call, plan);
+  const auto& program = choose_copies(call, plan);
+  const bool again = repeats(call, plan, program);
   call_ = call;
   if (!again) {
     lowered_.reset();  // so that a failure half way is not taken for done
-    TUTTI_TRY(set_up(plan));
-    if (call.custom == nullptr) lowered_ = plan.program;  // values have other sizes
+    TUTTI_TRY(set_up(plan, program));
+    if (call.custom == nullptr) lowered_ = program;  // values have other sizes
     settings_ = plan.settings;
   }
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
@@ -74,6 +94,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     // A call that only sends waits for nobody, and would never hear.
     any_failed |= peer.endpoint->signalled(Signal::failed) != 0;
   }
+  if (leads_) all_there_ = flight::ticks();  // unless somebody comes later
   begin_slices();
   cut_undecided_ = slices_if_direct_ != slices_by_frame_;
   finished_ = false;
@@ -85,14 +106,14 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
 }
 
 // What only depends on the plan, the type and the count.
-Status Executor::set_up(const collectives::Plan& plan) {
-  const collectives::LoweredProgram& program = *plan.program;
+Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shared) {
+  const collectives::LoweredProgram& program = *shared;
   const Signature& signature = call_.signature;
   element_bytes_ = call_.element_bytes();
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
-  choose_program(plan.program);
+  choose_program(shared);
   streaming_ =
       signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
       options_.streaming_bytes;
@@ -332,7 +353,8 @@ bool Executor::send_arrival(std::size_t peer) {
   if (room.data() == nullptr) return false;
   std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
   const std::size_t bytes =
-      direct ? encode_memory(export_memory(peer), room.data() + kArrivalBytes) : kArrivalBytes;
+      direct ? encode_memory(export_memory(peer), pulled_, room.data() + kArrivalBytes)
+             : kArrivalBytes;
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   p.arrival_sent = true;
   if (call_.signature.direct) program_->decide_offers(peer, p.mine);
@@ -364,10 +386,27 @@ bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> recor
   if (call_.signature.direct) {
     const std::optional<MemoryReferences> memory = decode_memory(record);
     if (!memory) return refuse_nonsense(peer, record);
-    if (!import_memory(peer, *memory)) return false;
+    if (!agrees_on_copies(peer, decode_pulled(record)) || !import_memory(peer, *memory))
+      return false;
   }
   peers_[peer].arrival_due = false;
-  --arrivals_due_;
+  if (--arrivals_due_ == 0 && leads_) all_there_ = flight::ticks();
+  return true;
+}
+
+// Takes the word of the rank that leads.
+bool Executor::agrees_on_copies(std::size_t peer, CopiesPulled theirs) {
+  if (theirs.now != pulled_.now) {
+    const auto verb = [](bool pulled) { return pulled ? "loads" : "stores"; };
+    fail(Status(StatusCode::internal,
+                fmt::format("rank {}: {}: it {} copies, and rank {} {} them: the ranks' words on "
+                            "this call were lost",
+                            transport_.rank(), to_string(call_.signature), verb(pulled_.now),
+                            rank_of(peer), verb(theirs.now))));
+    return false;
+  }
+  if (rank_of(peer) == PullChoice::kLeader && may_pull_)
+    pull_choice_.heard(call_.signature, theirs.next);
   return true;
 }
 
@@ -456,6 +495,7 @@ void Executor::finish() {
     }
   }
   finished_ = true;
+  if (leads_) pull_choice_.took(call_.signature, pulled_.now, flight::ticks() - all_there_);
   if (call_.signature.direct) transport_.end_direct_call();
 }
 

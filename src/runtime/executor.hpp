@@ -2,9 +2,9 @@
 //
 // A non-blocking state machine: start() sets a call up, advance() does whatever can be done now and
 // returns. It never sleeps, spawns or draws a random number, so the very same code runs in
-// production and in the simulated world. It reads a clock only to find out how to store quickly,
-// and not in simulated worlds (store_choice.hpp). Who calls advance(), and when to give up, is the
-// business of whoever waits.
+// production and in the simulated world. It reads a clock only to find out which way is quick, and
+// not in simulated worlds (store_choice.hpp, pull_choice.hpp). Who calls advance(), and when to
+// give up, is the business of whoever waits.
 //
 // The call's data is cut into channels and slices (collectives/geometry.hpp). Each channel runs the
 // program on its own connections; slices of a channel follow each other through the program,
@@ -30,6 +30,7 @@
 #include "runtime/call_program.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/pull_choice.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
 #include "runtime/store_choice.hpp"
@@ -72,6 +73,8 @@ struct ExecutorOptions {
   std::size_t streaming_bytes = std::size_t{24} << 20;
   // Which way large stores to other cores go; without, the one that is found to be quicker.
   std::optional<kernels::StoreHint> far_stores;
+  // Whether copies are loaded that could be stored, the same on all ranks; without, as is agreed.
+  std::optional<bool> pulls;
 };
 
 // One per communicator and rank; runs one call at a time.
@@ -105,6 +108,9 @@ class Executor {
   void share_core_with(std::vector<bool> ranks) { neighbours_ = std::move(ranks); }
   // Whether the last look missed one of them. Requires  may_linger().
   bool misses_neighbour();
+
+  // Whether the latest call loads copies that it could store, as was agreed before it.
+  bool pulls() const { return pulled_.now; }
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -231,8 +237,11 @@ class Executor {
   };
 
   // A call's plan in the form that is run. Calls come back with the same few plans.
-  bool repeats(const Call& call, const collectives::Plan& plan) const;
-  Status set_up(const collectives::Plan& plan);
+  using SharedProgram = std::shared_ptr<const collectives::LoweredProgram>;
+  const SharedProgram& choose_copies(const Call& call, const collectives::Plan& plan);
+  bool agrees_on_copies(std::size_t peer, CopiesPulled theirs);
+  bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
+  Status set_up(const collectives::Plan& plan, const SharedProgram& shared);
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
   Status prepare_scratch();
   Status connect();
@@ -372,13 +381,18 @@ class Executor {
   // Nobody but the peer's core reads what is stored for it: no transport that sums it or moves it
   // on.
   const bool peers_read_at_once_;
+  PullChoice pull_choice_;
   Status status_;
   bool finished_ = true;
   std::function<Status(Status)> explain_;
   bool interrupted_ = false;  // the call failed under way
 
   Call call_;
-  std::shared_ptr<const collectives::LoweredProgram> lowered_;
+  CopiesPulled pulled_;
+  bool may_pull_ = false;        // there is something to agree on
+  bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
+  std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that this leads
+  SharedProgram lowered_;
   collectives::PlanSettings settings_;
   CallProgram* program_ = nullptr;
   ShortProgram short_;  // of the call's shape; empty when it is cut

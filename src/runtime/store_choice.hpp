@@ -4,8 +4,7 @@
 // A store through the caches fetches its line first. Between cores that share a cache that is the
 // quickest way. Between others it can take several times as long as storing past the caches, and a
 // virtual machine may be moved from one to the other at any moment, without being told. So each
-// size of store is tried both ways, the quicker way is kept, and the other one is tried again after
-// a while: soon when times have changed, the more rarely the longer they have not.
+// size of store is tried both ways (two_ways.hpp).
 //
 // Source: pairs of cores of two EPYC machines, all_gather of 64 KiB (half of it stored by each):
 // 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other.
@@ -16,6 +15,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/two_ways.hpp"
 
 namespace tutti::runtime {
 
@@ -40,32 +40,22 @@ class StoreChoice {
 
  private:
   static constexpr std::size_t kSizes = 16;  // by powers of two
-  static constexpr int kFirstTries = 3;      // of either way
-  static constexpr std::uint32_t kSoonest = 8;
-  static constexpr std::uint32_t kLatest = 512;
 
   // Of the time through the caches that storing past them may take to be chosen.
   static constexpr double kOfBuffers = 0.8;
   static constexpr double kOfQueues = 0.4;
 
-  struct Size {
-    std::array<double, 2> ticks_per_byte{};  // by StoreHint, a mean of the latest
-    std::array<int, 2> tries{};
-    double worth_share = kOfBuffers;
-    double settled = 0;            // mean of the better way when the other one was tried
-    std::uint32_t until_next = 0;  // stores, before the other way is tried again
-    std::uint32_t pause = kSoonest;
-    bool trying = false;
+  using Sizes = std::array<TwoWays, kSizes>;
+  static Sizes sizes(double worth_share) {
+    Sizes made;
+    made.fill(TwoWays(worth_share));
+    return made;
+  }
 
-    std::size_t better() const {
-      return ticks_per_byte[1] < worth_share * ticks_per_byte[0] ? 1 : 0;
-    }
-    std::size_t next();
-    void wait_again(bool turned);
-  };
-
-  std::array<Size, 4 * kSizes> sizes_;
-  Size* size_ = nullptr;  // of the latest choice
+  // By Kind: `reduces` counts 1, `queued` 2.
+  std::array<Sizes, 4> ways_{sizes(kOfBuffers), sizes(kOfBuffers), sizes(kOfQueues),
+                             sizes(kOfQueues)};
+  TwoWays* size_ = nullptr;  // of the latest choice
   std::size_t way_ = 0;
   std::size_t bytes_ = 0;
 };

@@ -140,7 +140,7 @@ constexpr Algorithm kTable[] = {
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 
     {"direct", Collective::all_gather, whole<Collective::all_gather>, tell_direct_all_gather,
-     "one pass over all peers"},
+     "one pass over all peers", false, true},
     {"ring", Collective::all_gather, whole<Collective::all_gather>, tell_ring_all_gather,
      "blocks travel around a ring"},
     {"doubling", Collective::all_gather, power_of_two<Collective::all_gather>,
@@ -196,7 +196,7 @@ constexpr Algorithm kTable[] = {
      "binomial tree: the fewest rounds, for small data"},
 
     {"direct", Collective::all_to_all, whole<Collective::all_to_all>, tell_direct_all_to_all,
-     "everything is sent at once"},
+     "everything is sent at once", false, true},
     {"pairwise", Collective::all_to_all, whole<Collective::all_to_all>, tell_pairwise_all_to_all,
      "one peer after the other, by rotating distance"},
     {"bruck", Collective::all_to_all, bruck_all_to_all, tell_bruck_all_to_all,

@@ -30,16 +30,34 @@ Signature some_call() {
 
 TEST(Arrival, ComesBackAsItWas) {
   for (const bool direct : {false, true}) {
-    Arrival arrival{some_call(), {}};
+    Arrival arrival{some_call(), {}, {}};
     arrival.signature.direct = direct;
     if (direct) arrival.memory[1] = {2, 4096};
+    arrival.pulled = {direct, false};
     std::array<std::byte, kDirectArrivalBytes> bytes{};
     encode(arrival, bytes);
     const auto back = decode_arrival(std::span(bytes).first(encoded_bytes(arrival)));
     ASSERT_TRUE(back);
     EXPECT_EQ(back->signature, arrival.signature);
     EXPECT_EQ(back->memory[1].offset, arrival.memory[1].offset);
+    EXPECT_EQ(back->pulled, arrival.pulled);
   }
+}
+
+TEST(Arrival, TellsHowCopiesTravel) {
+  for (const bool now : {false, true})
+    for (const bool next : {false, true}) {
+      Arrival arrival{some_call(), {}, {}};
+      arrival.signature.direct = true;
+      arrival.memory[2] = {2, 4096};
+      arrival.pulled = {now, next};
+      std::vector<std::byte> bytes(encoded_bytes(arrival));
+      encode(arrival, bytes);
+      ASSERT_TRUE(decode_memory(bytes));
+      EXPECT_EQ(decode_pulled(bytes), arrival.pulled);
+      bytes[kArrivalBytes] |= std::byte{32};
+      EXPECT_FALSE(decode_memory(bytes)) << "a bit that means nothing";
+    }
 }
 
 TEST(Arrival, IsTheSameRenumberedAsWrittenAnew) {
@@ -58,7 +76,7 @@ TEST(Arrival, IsTheSameRenumberedAsWrittenAnew) {
 
 TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
   for (unsigned told = 0; told < 8; ++told) {
-    Arrival arrival{some_call(), {}};
+    Arrival arrival{some_call(), {}, {}};
     arrival.signature.direct = true;
     for (std::uint32_t b = 0; b < 3; ++b)
       if ((told >> b & 1) != 0) arrival.memory[b] = {b + 5, std::uint64_t{b} << 40};
@@ -75,8 +93,8 @@ TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
     if (told == 0) continue;
     std::fill(bytes.begin() + 33, bytes.begin() + 37, std::byte{0});
     EXPECT_FALSE(decode_arrival(bytes)) << "tells of memory, and says that there is none";
-    bytes[32] = std::byte{8};
-    EXPECT_FALSE(decode_arrival(bytes)) << "a buffer that does not exist";
+    bytes[32] = std::byte{32};
+    EXPECT_FALSE(decode_arrival(bytes)) << "a bit that means nothing";
   }
 }
 

@@ -65,10 +65,15 @@ class MemoryRanks {
     auto schedule = collectives::build(*c.algorithm, c.shape.ranks, c.shape.root, c.groups);
     EXPECT_TRUE(schedule.ok()) << schedule.status().to_string();
     if (!schedule.ok()) return {};
+    const auto share = [](collectives::LoweredProgram& program) {
+      return std::make_shared<collectives::LoweredProgram>(std::move(program));
+    };
     std::vector<Plan> plans;
     for (collectives::LoweredProgram& program : collectives::lower_all(*schedule))
-      plans.push_back(Plan{std::string(c.algorithm->name), c.settings,
-                           std::make_shared<collectives::LoweredProgram>(std::move(program)), 42});
+      plans.push_back(Plan{std::string(c.algorithm->name), c.settings, share(program), 42});
+    if (!c.algorithm->all_store || !c.settings.direct) return plans;
+    auto pulled = collectives::lower_all(*schedule, collectives::Copies::pulled);
+    for (std::size_t r = 0; r < plans.size(); ++r) plans[r].pulled = share(pulled[r]);
     return plans;
   }
 
@@ -206,7 +211,7 @@ void run_all(MemoryRanks& world, int ranks, std::size_t count, std::size_t slice
 // As calls do that are larger than the caches: results go past them, and slots of queues do not.
 TEST(Executor, WhatIsStreamedIsTheSame) {
   for (const int ranks : {2, 3}) {
-    MemoryRanks world(ranks, nullptr, {.streaming_bytes = 0, .far_stores = {}});
+    MemoryRanks world(ranks, nullptr, {.streaming_bytes = 0, .far_stores = {}, .pulls = {}});
     ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 4001, 4096));
   }
 }
@@ -217,10 +222,84 @@ TEST(Executor, WhatIsStoredPastTheCachesIsTheSame) {
   for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
     for (const auto way : {kernels::StoreHint::cached, kernels::StoreHint::streaming})
       for (const int ranks : {2, 3, 4}) {
-        MemoryRanks world(ranks, nullptr, {.streaming_bytes = streaming_bytes, .far_stores = way},
+        MemoryRanks world(ranks, nullptr,
+                          {.streaming_bytes = streaming_bytes, .far_stores = way, .pulls = {}},
                           kFrame);
         ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 20011, kFrame));
       }
+}
+
+ExecutorOptions loading() {
+  return {.streaming_bytes = std::size_t{1} << 30, .far_stores = {}, .pulls = true};
+}
+
+// Calls that copy from everybody to everybody, to begin with; then whatever else there is, as it
+// is.
+TEST(Executor, WhatIsLoadedInsteadOfStoredIsTheSame) {
+  for (const int ranks : {1, 2, 3, 5, 9})
+    for (const std::size_t count : {0U, 1U, 7U, 2000U}) {
+      MemoryRanks world(ranks, nullptr, loading());
+      ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, count, 4096));
+    }
+}
+
+Case copies_to_all(Collective collective, int ranks, std::size_t count) {
+  const auto algorithm = collectives::find_algorithm(collective, "direct");
+  return {*algorithm,
+          {collective, ranks, 0, count, ReduceOp::sum},
+          GroupSizes(1),
+          {1, 4096, true},
+          false};
+}
+
+// Both ways are gone before one is settled upon; collectives and sizes settle by themselves.
+TEST(Executor, RanksAgreeOnWhoCopies) {
+  for (const int ranks : {2, 3, 4}) {
+    MemoryRanks world(ranks);
+    for (const Collective collective : {Collective::all_gather, Collective::all_to_all})
+      for (const std::size_t count : {9U, 300U}) {
+        const Case c = copies_to_all(collective, ranks, count);
+        int loaded = 0;
+        for (int call = 0; call < 40; ++call) {
+          ASSERT_NO_FATAL_FAILURE(world.run(copies_to_all(Collective::all_reduce, ranks, count)));
+          ASSERT_NO_FATAL_FAILURE(world.run(c));
+          loaded += world.executors[0]->pulls() ? 1 : 0;
+          for (const auto& executor : world.executors)
+            ASSERT_EQ(executor->pulls(), world.executors[0]->pulls());
+          EXPECT_FALSE(call < 3 && world.executors[0]->pulls()) << "stores come first";
+        }
+        EXPECT_GE(loaded, 3);
+      }
+  }
+}
+
+// Where a core is shared, times say nothing.
+TEST(Executor, WhoSharesACoreWithTheLeaderStores) {
+  MemoryRanks world(2);
+  world.executors[0]->share_core_with({false, true});
+  for (int call = 0; call < 20; ++call) {
+    ASSERT_NO_FATAL_FAILURE(world.run(copies_to_all(Collective::all_gather, 2, 300)));
+    ASSERT_FALSE(world.executors[1]->pulls());
+  }
+}
+
+// It would hang otherwise.
+TEST(Executor, RanksThatDoNotAgreeOnWhoCopiesFail) {
+  MemoryRanks world(2, nullptr, loading());
+  world.executors[1] = std::make_unique<Executor>(*world.transports[1]);
+  const Case c = copies_to_all(Collective::all_gather, 2, 300);
+  std::vector<Buffers> buffers;
+  ASSERT_NO_FATAL_FAILURE(world.start(c, MemoryRanks::make_plans(c), buffers));
+  for (int round = 0; round < 10; ++round)
+    for (std::size_t r = 0; r < 2; ++r) {
+      ASSERT_TRUE(world.transports[r]->poll().ok());
+      world.executors[r]->advance();
+    }
+  for (const auto& executor : world.executors) {
+    EXPECT_EQ(executor->status().code(), StatusCode::internal);
+    EXPECT_NE(executor->status().message().find("copies"), std::string::npos)
+        << executor->status().message();
+  }
 }
 
 // Programs call the same few shapes again and again, and most of a call's set-up is kept for that.

@@ -1,0 +1,55 @@
+// two_ways_test.cc: what store_choice_test.cc does not ask: times that are told late, as those of
+// calls are whose way was settled a call before.
+#include "runtime/two_ways.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+
+namespace tutti::runtime {
+namespace {
+
+// How many of so many goes took the second way; each time is told `late` goes later.
+int second(TwoWays& ways, const std::array<double, 2>& times, int goes, std::size_t late) {
+  std::deque<std::size_t> under_way;
+  int count = 0;
+  for (int i = 0; i < goes; ++i) {
+    under_way.push_back(ways.next());
+    count += under_way.back() == 1 ? 1 : 0;
+    if (under_way.size() <= late) continue;
+    ways.took(under_way.front(), times[under_way.front()]);
+    under_way.pop_front();
+  }
+  return count;
+}
+
+TEST(TwoWays, KeepTheQuickerOneThoughTimesAreToldLate) {
+  for (const std::size_t late : {0U, 1U, 3U}) {
+    TwoWays first;
+    second(first, {1, 2}, 20, late);
+    EXPECT_LE(second(first, {1, 2}, 1000, late), 40) << late;
+    TwoWays other;
+    second(other, {2, 1}, 20, late);
+    EXPECT_GE(second(other, {2, 1}, 1000, late), 960) << late;
+  }
+}
+
+TEST(TwoWays, TurnWhenTimesDo) {
+  for (const std::size_t late : {0U, 1U}) {
+    TwoWays ways;
+    second(ways, {1, 2}, 3000, late);
+    EXPECT_GE(second(ways, {4, 2}, 200, late), 150) << late;
+    EXPECT_LE(second(ways, {4, 8}, 200, late), 50) << late;
+  }
+}
+
+TEST(TwoWays, ATimeThatIsNeverToldIsNotWaitedFor) {
+  TwoWays ways;
+  for (int i = 0; i < 10; ++i) ways.next();
+  EXPECT_EQ(second(ways, {1, 2}, 3, 0), 0);
+  EXPECT_EQ(second(ways, {1, 2}, 3, 0), 3);
+}
+
+}  // namespace
+}  // namespace tutti::runtime
