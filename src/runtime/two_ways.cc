@@ -40,7 +40,6 @@ void TwoWays::took(std::size_t way, double time) {
     return;
   }
   mean += kOfMean * (std::min(time, kMost * mean) - mean);
-  if (way != better()) return;  // tried before, and told late
   if (mean < kChanged * settled_ && mean * kChanged > settled_) return;
   settled_ = mean;
   until_next_ = std::min(until_next_, kSoonest);

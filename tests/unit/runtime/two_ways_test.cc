@@ -49,6 +49,15 @@ TEST(TwoWays, ATimeThatIsNeverToldIsNotWaitedFor) {
   for (int i = 0; i < 10; ++i) ways.next();
   EXPECT_EQ(second(ways, {1, 2}, 3, 0), 0);
   EXPECT_EQ(second(ways, {1, 2}, 3, 0), 3);
+  // Nor is one tried again and again for it.
+  int tries = 0;
+  for (int i = 0; i < 160; ++i) {
+    const std::size_t way = ways.next();
+    if (way == 0) ways.took(way, 1);
+    tries += way == 1 ? 1 : 0;
+  }
+  EXPECT_GE(tries, 10);
+  EXPECT_LE(tries, 20);
 }
 
 }  // namespace
