@@ -221,7 +221,7 @@ TEST(Executor, WhatIsStoredPastTheCachesIsTheSame) {
   constexpr std::size_t kFrame = std::size_t{64} << 10;
   for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
     for (const auto way : {kernels::StoreHint::cached, kernels::StoreHint::streaming})
-      for (const int ranks : {2, 3, 4}) {
+      for (const int ranks : {2, 3}) {
         MemoryRanks world(ranks, nullptr,
                           {.streaming_bytes = streaming_bytes, .far_stores = way, .pulls = {}},
                           kFrame);
