@@ -73,8 +73,10 @@ bool on_one_host(const std::vector<HostCard>& cards) {
                      [&](const HostCard& card) { return card.host == cards[0].host; });
 }
 
-void set_queues(const base::Config& config, const Queues& queues,
+void set_queues(const base::Config& config, std::string_view transport,
                 transport::TransportOptions& options) {
+  const Queues queues = queues_of(transport, options.size, options.ranks_share_cores,
+                                  {config.channels, config.slice_bytes});
   // One more for the words that ranks exchange when something went wrong (membership/).
   options.channel_count = queues.channels + 1;
   // Checksums come on top, so that slices stay powers of two.
@@ -111,17 +113,13 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
   TransportChoice choice = config.transport;
   if (choice == TransportChoice::automatic)
     choice = one_host ? TransportChoice::shm : TransportChoice::tcp;
-  const auto queues = [&](std::string_view transport) {
-    return queues_of(transport, members.size, ranks_share_cores,
-                     {config.channels, config.slice_bytes});
-  };
   switch (choice) {
     case TransportChoice::shm:
-      set_queues(config, queues("shm"), options);
+      set_queues(config, "shm", options);
       if (options.share_in_place) warn_if_not_shareable(members, config);
       return transport::make_shm_transport(options, members.exchange);
     case TransportChoice::tcp: {
-      set_queues(config, queues("tcp"), options);
+      set_queues(config, "tcp", options);
       if (!one_host || !config.socket_interface.empty()) {
         auto address = address_toward(members.address, config.socket_interface);
         if (!address.ok()) return address.status();
@@ -182,13 +180,10 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   transport::TransportOptions options;
   options.rank = members.rank;
   options.size = members.size;
-  set_queues(
-      config,
-      queues_of("memory", members.size, ranks_share_cores, {config.channels, config.slice_bytes}),
-      options);
   options.context = members.context;
   options.job_secret = members.secret;
   options.ranks_share_cores = ranks_share_cores;
+  set_queues(config, "memory", options);
   options.share_in_place = config.share_heap && config.lowering != base::LoweringChoice::staged;
   options.setup_timeout = config.setup_timeout;
   options.bad_news = members.bad_news;

@@ -49,7 +49,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
 // The configuration of this process with the user's options on top.
 Result<base::Config> effective_config(const CommunicatorOptions& options);
 
-// The options every transport gets.
+// The options every transport gets; the queues are those of threads.
 transport::TransportOptions transport_options(const base::Config& config, const Members& members,
                                               bool ranks_share_cores);
 

@@ -31,6 +31,7 @@ struct Self {
   std::string secret;
   Address address;
   fifo::Layout layout;
+  fifo::Reuse reuse = fifo::Reuse::soon;
   Board board;
 };
 

@@ -41,17 +41,16 @@ bool ended(const pollfd* of_peer) {
 
 class ShmEndpoint final : public fifo::QueueEndpoint {
  public:
-  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout, fifo::Reuse reuse,
+  ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout,
               const Sharing& sharing, int channel)
       : QueueEndpoint(peer.rank(), doorbell),
         peer_(peer),
         layout_(layout),
-        reuse_(reuse),
         sharing_(sharing),
         channel_(channel) {}
 
   // Makes the queue that we send through. It can be filled at once; the peer gets it by hand_over.
-  Status open() {
+  Status open(fifo::Reuse reuse) {
     Result<Descriptor> file = make_memory_file(layout_.bytes());
     TUTTI_TRY(file);
     Result<Mapping> memory = map_file(file->number(), layout_.bytes(), Pages::when_touched);
@@ -59,7 +58,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
     fifo::initialize(memory->base(), layout_);
     file_ = std::move(file).value();
     outgoing_ = std::move(memory).value();
-    producer_.attach(outgoing_.base(), layout_, reuse_);
+    producer_.attach(outgoing_.base(), layout_, reuse);
     return {};
   }
 
@@ -108,7 +107,6 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
   Peer& peer_;
   const fifo::Layout& layout_;
-  const fifo::Reuse reuse_;
   const Sharing& sharing_;
   int channel_;
   Descriptor file_;
@@ -186,7 +184,6 @@ class ShmTransport final : public Transport {
 
   std::vector<Address> addresses_;
   Self self_;
-  fifo::Reuse reuse_;
   std::size_t frame_bytes_max_;
   Sharing sharing_;
   fifo::Doorbell& doorbell_;
@@ -219,8 +216,8 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .secret = options.job_secret,
             .address = addresses_[static_cast<std::size_t>(options.rank)],
             .layout = fifo::Layout::of(options.frame_bytes_max, options.queue_bytes),
+            .reuse = options.reuse_late ? fifo::Reuse::late : fifo::Reuse::soon,
             .board = Board(std::move(board))},
-      reuse_(options.reuse_late ? fifo::Reuse::late : fifo::Reuse::soon),
       frame_bytes_max_(options.frame_bytes_max),
       sharing_(options.share_in_place),
       doorbell_(self_.board.doorbell(options.rank)),
@@ -343,8 +340,8 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
   Connection& connected = connection(peer_rank, channel);
   if (!connected.endpoint) {
     auto made = std::make_unique<ShmEndpoint>(peer(peer_rank), self_.board.doorbell(peer_rank),
-                                              self_.layout, reuse_, sharing_, channel);
-    TUTTI_TRY(made->open());
+                                              self_.layout, sharing_, channel);
+    TUTTI_TRY(made->open(self_.reuse));
     if (connected.arrived) made->attach(std::move(connected.arrived));
     live_.push_back(made.get());
     unsent_.push_back(made.get());
