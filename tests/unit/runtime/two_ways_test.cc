@@ -44,6 +44,19 @@ TEST(TwoWays, TurnWhenTimesDo) {
   }
 }
 
+// One that was disturbed when it was tried is still known to be about as good as it was.
+TEST(TwoWays, ADisturbedTryIsNotBelieved) {
+  TwoWays ways;
+  second(ways, {10, 11}, 6, 0);
+  while (ways.next() == 0) ways.took(0, 10);
+  ways.took(1, 1000);
+  for (int i = 0; i < 7; ++i) {
+    const std::size_t way = ways.next();
+    ways.took(way, way == 0 ? 100 : 11);
+  }
+  EXPECT_EQ(ways.next(), 1U) << "before it is tried again";
+}
+
 TEST(TwoWays, ATimeThatIsNeverToldIsNotWaitedFor) {
   TwoWays ways;
   for (int i = 0; i < 10; ++i) ways.next();
