@@ -4,7 +4,8 @@
 // Over a network it sends n-1 messages of a chunk each, so it suits few ranks.
 //
 // What is only copied is stored by its owner rather than read by who wants it: a processor goes on
-// while its stores are under way, and waits for what it loads from another one's cache.
+// while its stores are under way, and waits for what it loads from another one's cache. Where that
+// turns out not to be quicker, who wants it reads after all (runtime/pull_choice.hpp).
 #include "collectives/algorithms/algorithms.hpp"
 
 namespace tutti::collectives::algorithms {
