@@ -22,6 +22,8 @@
 #pragma GCC visibility push(default)
 namespace tutti {
 
+class Transport;
+
 namespace runtime {
 class CommunicatorState;
 class WorkState;
@@ -47,6 +49,11 @@ struct CommunicatorOptions {
   std::optional<bool> strict;
   std::chrono::milliseconds timeout{0};        // per collective; 0: TUTTI_TIMEOUT_MS (10 minutes)
   std::chrono::milliseconds setup_timeout{0};  // for joining; 0: TUTTI_SETUP_TIMEOUT_MS (30 s)
+  // For tests and measurements: what is to stand between a communicator and its transport
+  // (tutti/transport.hpp), to count or slow down what travels. Called once for each communicator
+  // that is made, also by split() and shrink(), on the thread that makes it. All ranks give one, or
+  // none does. What it returns has the rank and size of what it was given.
+  std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wrap_transport;
 };
 
 // Where the ranks of a world meet when no launcher says so.
@@ -157,6 +164,9 @@ class Communicator {
   Rank rank() const;
   int size() const;
   std::string transport_name() const;
+  // What the frames go through: what wrap_transport returned, where there is one. Null when not
+  // connected. Lifetime: the communicator's.
+  const Transport* transport() const;
 
   // A new communicator of the ranks that pass the same color, ordered by (key, rank).
   // A negative color takes part in the call but gets a communicator that is not connected.

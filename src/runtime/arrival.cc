@@ -27,7 +27,8 @@ enum Kind : std::uint8_t { kPlain, kDirect, kVaried };
 using Words = std::array<std::uint64_t, kArrivalBytes / sizeof(std::uint64_t)>;
 
 constexpr int kCountBitsBelow = 16;
-static_assert(kSequenceOffset * 8 == 16 && kHistoryOffset * 8 == 2 * 64 + 32);
+static_assert(kSequenceOffset * 8 == 16 && kCollectiveOffset * 8 == 48 &&
+              kHistoryOffset * 8 == 2 * 64 + 32);
 static_assert(std::endian::native == std::endian::little);
 
 // Behind it, in a direct call: a byte with a bit for each buffer that can be addressed and two for

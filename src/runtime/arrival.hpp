@@ -77,6 +77,7 @@ struct Arrival {
 
 inline constexpr std::size_t kArrivalBytes = 32;
 inline constexpr std::size_t kSequenceOffset = 2;  // within it
+inline constexpr std::size_t kCollectiveOffset = 6;
 inline constexpr std::size_t kHistoryOffset = 20;
 inline constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 48) - 1;  // that a record can tell
 inline constexpr std::size_t kReferenceBytes = 12;

@@ -204,6 +204,7 @@ int Communicator::size() const { return state_ ? state_->size() : 0; }
 std::string Communicator::transport_name() const {
   return state_ ? state_->transport_name() : "none";
 }
+const Transport* Communicator::transport() const { return state_ ? &state_->transport() : nullptr; }
 
 Result<Communicator> Communicator::split(int color, int key) {
   if (!state_) return not_connected();

@@ -94,6 +94,7 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   Rank rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
   const CommunicatorParts& parts() const { return parts_; }
+  const Transport& transport() const { return *transport_; }
   std::string transport_name() const { return std::string(transport_->traits().name); }
 
   using Request = runtime::Request;

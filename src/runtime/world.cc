@@ -45,9 +45,11 @@ std::string settings_text(const base::Config& config) {
       config.tuning_file.empty() || config.tuning_file == "off" ? "automatic" : "named");
 }
 
-Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config) {
+Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config,
+                                         const CommunicatorOptions& options) {
   HostCard mine = describe_host();
   mine.settings = settings_text(config);
+  if (options.wrap_transport) mine.settings += ", transport wrapped";
   mine.tuning = members.tuning.hash;
   mine.tuning_source = members.tuning.source;
   auto texts = members.exchange(encode(mine));
@@ -132,6 +134,23 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
                     "the memory transport joins threads of one process; for processes use "
                     "TUTTI_TRANSPORT=shm or tcp");
   }
+}
+
+// With checksums where they are wanted, and outermost what the user wants to see of it.
+Result<std::unique_ptr<Transport>> wrap(std::unique_ptr<Transport> transport,
+                                        const Members& members, const base::Config& config,
+                                        const CommunicatorOptions& options) {
+  if (config.checksums)
+    transport = transport::make_checked_transport(std::move(transport), members.context);
+  if (!options.wrap_transport) return transport;
+  transport = options.wrap_transport(std::move(transport));
+  if (transport && transport->rank() == members.rank && transport->size() == members.size)
+    return transport;
+  return Status(StatusCode::invalid_argument,
+                fmt::format("CommunicatorOptions::wrap_transport returned {} where one of rank {} "
+                            "of {} was due",
+                            transport ? "another rank's transport" : "no transport", members.rank,
+                            members.size));
 }
 
 // What was measured where these ranks are: the numbers of their transport, and the place. None of
@@ -221,17 +240,16 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
 
 Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
                                      const CommunicatorOptions& options) {
-  auto cards = show_cards(members, config);
+  auto cards = show_cards(members, config, options);
   if (!cards.ok()) return cards.status();
   const bool shared_cores = ranks_share_cores(*cards, members.rank);
   auto transport = make_transport(members, config, on_one_host(*cards), shared_cores);
   if (!transport.ok()) return transport.status();
+  transport = wrap(*std::move(transport), members, config, options);
+  if (!transport.ok()) return transport.status();
 
   CommunicatorParts parts;
-  parts.transport = std::move(*transport);
-  if (config.checksums)
-    parts.transport =
-        transport::make_checked_transport(std::move(parts.transport), members.context);
+  parts.transport = *std::move(transport);
   PlannerOptions& planning = parts.planner_options;
   planning.algorithm = config.algorithm;
   planning.lowering = lowering_of(config.lowering);

@@ -10,6 +10,7 @@
 #include "transport/shm/transport.hpp"
 #include "transport/sim/transport.hpp"
 #include "transport/tcp/transport.hpp"
+#include "unit/transport/kit_worlds.hpp"
 #include "unit/transport/stress_rank.hpp"
 
 namespace tutti::transport::conformance {
@@ -69,6 +70,12 @@ const TransportCase kCases[] = {
     {.name = "memory_checked", .make = make_checked<make_memory>, .threads = true},
     {.name = "shm_checked", .make = make_checked<make_shm>, .threads = true},
     {.name = "tcp_checked", .make = make_checked<make_tcp>, .threads = true},
+    {.name = "memory_counted", .make = make_counted<make_memory>, .threads = true},
+    {.name = "shm_counted", .make = make_counted<make_shm>, .threads = true},
+    {.name = "tcp_counted", .make = make_counted<make_tcp>, .threads = true},
+    {.name = "throttled_memory", .make = make_throttled<make_memory>, .threads = true},
+    {.name = "throttled_shm", .make = make_throttled<make_shm>, .threads = true},
+    {.name = "throttled_tcp", .make = make_throttled<make_tcp>, .threads = true},
     {.name = "sim_checked", .make = make_checked<make_sim>, .threads = false},
 };
 
