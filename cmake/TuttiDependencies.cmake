@@ -9,6 +9,17 @@ find_package(hwy CONFIG REQUIRED)
 find_package(fmt CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
+pkg_check_modules(TOMLPLUSPLUS REQUIRED IMPORTED_TARGET tomlplusplus)
+
+# Matrices of the training layer; without them it multiplies them itself.
+pkg_check_modules(OPENBLAS QUIET IMPORTED_TARGET openblas)
+# Debian's dnnl-config.cmake asks for OpenCL, which the library does not need.
+find_library(TUTTI_DNNL_LIBRARY dnnl)
+find_path(TUTTI_DNNL_INCLUDE_DIR dnnl.h)
+mark_as_advanced(TUTTI_DNNL_LIBRARY TUTTI_DNNL_INCLUDE_DIR)
+if(TUTTI_DNNL_LIBRARY AND TUTTI_DNNL_INCLUDE_DIR)
+  set(TUTTI_DNNL_FOUND TRUE)
+endif()
 
 if(TUTTI_BUILD_TESTS)
   find_package(GTest REQUIRED)

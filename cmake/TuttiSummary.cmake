@@ -21,6 +21,8 @@ if(PROJECT_IS_TOP_LEVEL)
   message(STATUS "  hwloc ${HWLOC_VERSION}, libsodium ${SODIUM_VERSION}, isa-l ${ISAL_VERSION}, "
                  "Highway ${hwy_VERSION}, fmt ${fmt_VERSION}, CLI11 ${CLI11_VERSION}, "
                  "nlohmann-json ${nlohmann_json_VERSION}")
+  tutti_report(OPENBLAS_FOUND "OpenBLAS (matrices of float and double)" "our own GEMM is slower")
+  tutti_report(TUTTI_DNNL_FOUND "oneDNN (matrices of bfloat16)" "our own GEMM is slower")
   tutti_report(benchmark_FOUND "google-benchmark (micro-benchmarks)" "they are not built")
   tutti_report(TUTTI_CCACHE "ccache (quicker rebuilds)" "builds go without")
   message(STATUS "  Programs: ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")

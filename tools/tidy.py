@@ -32,9 +32,30 @@ LAYERS = {
     "transport": {"base"},
     "runtime": {"base", "topology", "collectives", "transport"},
     "nccl": {"base", "runtime"},
-    "cli": {"base", "topology", "collectives", "simulate", "transport", "runtime"},
+    "cli": {"base", "topology", "collectives", "simulate", "transport", "runtime", "training"},
     "training": set(),
 }
+
+# Which folders of src/training/ a folder there may include from, besides itself.
+TRAINING_LAYERS = {
+    "tensor": set(),
+    "files": set(),
+    "architecture": {"tensor"},
+    "ops": {"tensor"},
+    "modules": {"architecture", "ops", "tensor"},
+    "model": {"architecture", "files", "modules", "tensor"},
+    "optim": {"tensor"},
+    "plan": {"architecture", "tensor"},
+    "data": {"architecture", "files", "tensor"},
+    "report": {"files", "tensor"},
+    "parallel": {"model", "modules", "optim", "plan", "tensor"},
+    "engine": {"architecture", "model", "optim", "parallel", "plan", "tensor"},
+    "trainer": {"architecture", "data", "engine", "files", "model", "modules", "optim", "parallel",
+                "plan", "report", "tensor"},
+}
+# Below these a layer is the program without ranks: it sees values and errors of Tutti only.
+TALKING = ("parallel", "engine", "trainer")
+VALUES = ("tutti/status.hpp", "tutti/types.hpp", "tutti/numeric.hpp")
 
 # Who speaks to Tutti as its users do: through public headers only.
 CLIENTS = ("perf", "examples", "src/training")
@@ -137,6 +158,8 @@ def why_not(path, included):
         return "goes up with ../; name it from src/ or include/"
     public = included.startswith("tutti/")
     client = next((folder for folder in CLIENTS if path.startswith(folder + "/")), None)
+    if path.startswith("src/training/"):
+        return why_not_in_training(path.split("/")[2], included)
     if client:
         own = included.split("/")[0] in (client.split("/")[-1],) or "/" not in included
         return None if public or own else f"{client}/ may use public headers (tutti/...) only"
@@ -150,6 +173,22 @@ def why_not(path, included):
         return None
     may = ", ".join(sorted(LAYERS[part])) or "no other part"
     return f"{part} may not look into {target} (it may use: {may})"
+
+
+def why_not_in_training(layer, included):
+    """The same among the folders of the training layer."""
+    if included.startswith("tutti/"):
+        silent = layer not in TALKING and included not in VALUES
+        return f"{layer} talks to no ranks; only {', '.join(TALKING)} do" if silent else None
+    pieces = included.split("/")
+    if pieces[0] != "training":
+        own = pieces[0] not in LAYERS
+        return None if own else "src/training/ may use public headers (tutti/...) only"
+    if layer not in TRAINING_LAYERS:
+        return f"src/training/{layer} is not in the table of layers"
+    if pieces[1] == layer or pieces[1] in TRAINING_LAYERS[layer]:
+        return None
+    return f"{layer} may not look into {pieces[1]}"
 
 
 def check_layers(tree):

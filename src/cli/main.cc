@@ -10,11 +10,14 @@
 
 #include "base/text.hpp"
 #include "cli/chaos_command.hpp"
+#include "cli/checkpoint_command.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/env_command.hpp"
 #include "cli/plan_command.hpp"
 #include "cli/run_command.hpp"
+#include "cli/sample_command.hpp"
 #include "cli/topo_command.hpp"
+#include "cli/train_command.hpp"
 #include "cli/tune_command.hpp"
 #include "cli/verify_command.hpp"
 
@@ -76,6 +79,9 @@ int main(int count, char** values) {
   tutti::cli::add_tune_command(app, exit_code);
   tutti::cli::add_verify_command(app, exit_code);
   tutti::cli::add_chaos_command(app, exit_code);
+  tutti::cli::add_train_command(app, exit_code);
+  tutti::cli::add_checkpoint_command(app, exit_code);
+  tutti::cli::add_sample_command(app, exit_code);
   tutti::cli::add_doctor_command(app, exit_code);
   tutti::cli::add_env_command(app, exit_code);
   add_version_command(app);

@@ -1,0 +1,35 @@
+// instruction_sets.hpp: runs tests of vector loops on every instruction set that they were compiled
+// for and this processor has.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "training/ops/targets.hpp"
+// After targets.hpp.
+#include "hwy/highway.h"
+
+namespace tutti::training::test {
+
+inline std::vector<std::int64_t> instruction_sets() {
+  std::vector<std::int64_t> sets;
+  const std::int64_t here = (hwy::SupportedTargets() | HWY_STATIC_TARGET) & HWY_TARGETS;
+  for (std::int64_t rest = here; rest != 0; rest &= rest - 1) sets.push_back(rest & -rest);
+  return sets;
+}
+
+// A test that is run once for each of instruction_sets().
+class OnEveryInstructionSet : public ::testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+inline std::string instruction_set_name(const ::testing::TestParamInfo<std::int64_t>& info) {
+  return hwy::TargetName(info.param);
+}
+
+}  // namespace tutti::training::test
