@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether Hugging Face's transformers and we read each other's models; see README.md.
 
-check.py [--resave PROGRAM] [--tutti PROGRAM] [--tolerance T] [open FOLDER]
+check.py [--tutti PROGRAM] [--tolerance T] [open FOLDER]
 """
 import argparse
 import importlib
@@ -78,8 +78,7 @@ def their_logits(model):
 
 def our_logits(tutti, folder):
     import torch
-    command = [tutti, "sample", "--logits", "--model", str(folder), "--type", "float32",
-               "--tokens", ",".join(map(str, TOKENS))]
+    command = [tutti, "sample", str(folder), "--logits", "--tokens", ",".join(map(str, TOKENS))]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     return torch.tensor([[float(word) for word in line.split()]
                          for line in done.stdout.splitlines() if line.strip()])
@@ -107,8 +106,8 @@ def expect_our_logits(args, name, folder, model):
 def check_resaved(args, name, folder, model, shard_bytes):
     import torch
     copy = folder.with_name(f"{folder.name}-copy-{shard_bytes}")
-    subprocess.run([args.resave, str(folder), str(copy), "float32", str(shard_bytes)],
-                   check=True, timeout=120)
+    subprocess.run([args.tutti, "checkpoint", "reshard", str(folder), str(copy), "--shard-gb",
+                    str(shard_bytes / 1e9)], check=True, timeout=120, stdout=subprocess.DEVNULL)
     files = len(list(copy.glob("*.safetensors")))
     opened = open_model(copy)
     expect_same_weights(name, model, opened)
@@ -125,23 +124,21 @@ def check_all(args):
             model.save_pretrained(folder)
             model = open_model(folder)
             expect_our_logits(args, name, folder, model)
-            if args.resave:
-                for shard_bytes in (1 << 40, 50000):
-                    check_resaved(args, name, folder, model, shard_bytes)
+            for shard_bytes in (1 << 40, 50000):
+                check_resaved(args, name, folder, model, shard_bytes)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--resave", help="the program built from resave.cc")
-    parser.add_argument("--tutti", help="our program, for logits")
+    parser.add_argument("--tutti", help="our program, for logits and copies")
     parser.add_argument("--tolerance", type=float, default=1e-4,
                         help="of logits, relative to the largest")
     parser.add_argument("what", nargs="*", help="open FOLDER; without it, all but that")
     args = parser.parse_args()
     if args.what and (len(args.what) != 2 or args.what[0] != "open"):
         parser.error("only 'open FOLDER' is known")
-    if not args.what and not (args.resave or args.tutti):
-        parser.error("nothing to check: give --resave, --tutti, or open FOLDER")
+    if not args.what and not args.tutti:
+        parser.error("nothing to check: give --tutti, or open FOLDER")
     reasons = missing_packages()
     if reasons:
         print("skipped: cannot import " + ", ".join(reasons))
