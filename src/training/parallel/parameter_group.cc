@@ -121,7 +121,10 @@ Status ParameterGroup::start_values() {
   pending.begin_us = Timeline::now_us();
   auto work = groups_.shard->all_gather_async(pending.input.data(), pending.output.data(),
                                               static_cast<std::size_t>(value_block_count_), type_);
-  if (!work.ok()) return work.status().with_context("values of " + name_);
+  if (!work.ok()) {
+    stand_in();
+    return work.status().with_context("values of " + name_);
+  }
   pending.work = std::move(*work);
   gathering_ = std::move(pending);
   has_values_ = true;
@@ -132,7 +135,10 @@ Status ParameterGroup::start_values() {
 Status ParameterGroup::values_ready() {
   if (!gathering_) return {};
   const Tensor whole = gathering_->output;
-  if (const Status status = wait(gathering_, "gather"); !status.ok()) return status;
+  if (const Status status = wait(gathering_, "gather"); !status.ok()) {
+    stand_in();
+    return status;
+  }
   if (values_.empty()) values_ = Tensor(arena_, MemoryKind::parameter, type_, {value_flat_count_});
   for (const Member& member : members_)
     for (int rank = 0; rank < shard_size_ && !member.parameter->tied_to; ++rank) {
@@ -143,6 +149,13 @@ Status ParameterGroup::values_ready() {
     }
   point_at_values();
   return {};
+}
+
+void ParameterGroup::stand_in() {
+  if (values_.empty())
+    values_ = Tensor::zeros(arena_, MemoryKind::parameter, type_, {value_flat_count_});
+  has_values_ = true;
+  point_at_values();
 }
 
 void ParameterGroup::release_values() {

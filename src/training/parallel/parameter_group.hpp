@@ -124,6 +124,7 @@ class ParameterGroup {
   void lay_out(const std::vector<Parameter*>& parameters);
   void make_storage();
   void point_at_values();
+  void stand_in();  // for values that failed to come: modules run on until somebody asks status()
   Tensor block_to_send() const;
   Tensor packed(const Tensor& flat) const;
   Status start_scatter(const Tensor& flat, Tensor block);

@@ -35,7 +35,8 @@ std::string format_progress(const StepMetrics& metrics, std::int64_t steps, doub
       fmt::format("{} tok/s", format_count(metrics.tokens_per_second)),
       fmt::format("MFU {}", format_share(metrics.mfu)),
       fmt::format("comm {}", format_share(metrics.exposed_communication)),
-      steps > 0 ? fmt::format("ETA {}", format_duration(seconds_left)) : std::string(),
+      steps > metrics.step + 1 ? fmt::format("ETA {}", format_duration(seconds_left))
+                               : std::string(),
   };
   std::string line = fields[0];
   for (std::size_t i = 1; i < fields.size() && !fields[i].empty(); ++i) {

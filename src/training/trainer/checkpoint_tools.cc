@@ -133,6 +133,12 @@ Status load_plain(const WeightFolder& weights, const Parameter& parameter, const
 
 }  // namespace
 
+Status load_whole(const WeightFolder& folder, const ModelConfig& config, const Parameter& parameter,
+                  const Tensor& out) {
+  return exists(folder.path() + "/state.json") ? load_plain(folder, parameter, out)
+                                               : load_parameter(folder, config, parameter, out);
+}
+
 Result<std::string> describe_checkpoint(const std::string& path) {
   std::string text;
   if (exists(path + "/state.json")) {
@@ -178,14 +184,11 @@ Status reshard(const std::string& from, const std::string& to, const SaveOptions
   if (!config.ok()) return config.status();
   auto weights = WeightFolder::open(from);
   if (!weights.ok()) return weights.status();
-  // A checkpoint's names are ours, whatever the architecture; a Hugging Face folder's its own.
-  const bool ours = exists(from + "/state.json");
   Arena arena;
   return save_model(to, *config, options, [&](const NamedShape& named) -> Result<Tensor> {
     Parameter parameter = whole_parameter(named.name, named.shape);
     const Tensor out(arena, MemoryKind::parameter, options.type, named.shape);
-    const Status status = ours ? load_plain(*weights, parameter, out)
-                               : load_parameter(*weights, *config, parameter, out);
+    const Status status = load_whole(*weights, *config, parameter, out);
     if (!status.ok()) return status;
     return out;
   });

@@ -27,6 +27,12 @@ struct TensorDifference {
 Result<std::vector<TensorDifference>> compare_checkpoints(const std::string& a,
                                                           const std::string& b);
 
+// Fills `out` with a whole parameter, from a checkpoint, whose names are ours whatever the
+// architecture, or from a folder of Hugging Face, whose names are the architecture's.
+// Requires  a parameter that is whole here. Errors  corrupt_data.
+Status load_whole(const WeightFolder& folder, const ModelConfig& config, const Parameter& parameter,
+                  const Tensor& out);
+
 // Writes the weights of a checkpoint, or of a folder of weights, as a folder of Hugging Face, in
 // files of at most options.max_shard_bytes. Errors  system_error, corrupt_data.
 Status reshard(const std::string& from, const std::string& to, const SaveOptions& options);

@@ -24,6 +24,7 @@ struct ModelSource {
   std::string hf;
   std::string preset = "tiny";
   bool load_weights = true;
+  double capacity_factor = 0;  // see ModelConfig
 
   friend bool operator==(const ModelSource&, const ModelSource&) = default;
 };

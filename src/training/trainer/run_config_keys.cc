@@ -161,7 +161,10 @@ ConfigSection model_section(ModelSource& c) {
             "A built-in model instead. Giving `hf` unsets the default."},
            {"load_weights", FlagValue{&c.load_weights},
             "Whether to begin with the weights in `hf`, where there are any, or with random "
-            "ones."}}};
+            "ones."},
+           {"capacity_factor", real(c.capacity_factor, 0, 1e6),
+            "Of a mixture of experts: how many tokens an expert takes from a micro-batch, as a "
+            "multiple of its fair share; later ones are dropped. 0: all."}}};
 }
 
 ConfigSection data_section(DataConfig& c) {

@@ -11,6 +11,7 @@
 #include "training/model/weights.hpp"
 #include "training/tensor/element.hpp"
 #include "training/tensor/philox.hpp"
+#include "training/trainer/checkpoint_tools.hpp"
 
 namespace tutti::training {
 namespace {
@@ -72,7 +73,7 @@ Result<std::unique_ptr<SoloModel>> SoloModel::open(const std::string& folder, Da
   model->stage_->visit([&](Parameter& parameter) {
     if (!status.ok() || parameter.tied_to) return;
     parameter.value = Tensor(model->arena_, MemoryKind::parameter, type, parameter.shape());
-    status = load_parameter(*weights, model->config_, parameter, parameter.value);
+    status = load_whole(*weights, model->config_, parameter, parameter.value);
   });
   if (!status.ok()) return status;
   model->stage_->visit([](Parameter& parameter) {

@@ -94,7 +94,10 @@ Result<PipelineSchedule> read_schedule(const std::string& path, const EngineOpti
 }  // namespace
 
 Result<ModelConfig> model_of(const RunConfig& run) {
-  return run.model.hf.empty() ? model_preset(run.model.preset) : read_model_config(run.model.hf);
+  auto model =
+      run.model.hf.empty() ? model_preset(run.model.preset) : read_model_config(run.model.hf);
+  if (model.ok()) model->capacity_factor = run.model.capacity_factor;
+  return model;
 }
 
 Result<EngineOptions> engine_options(const RunConfig& run, const ModelConfig& model, int world) {

@@ -267,6 +267,7 @@ TEST(Progress, SaysWhatMattersAsFarAsThereIsRoom) {
       "ETA 4 min 05 s";
   EXPECT_EQ(format_progress(metrics_of(119), 1000, 245, 200), whole);
   EXPECT_EQ(format_progress(metrics_of(119), 1000, 245, whole.size()), whole);
+  EXPECT_THAT(format_progress(metrics_of(999), 1000, 0, 200), EndsWith("comm 3.1%"));
   EXPECT_THAT(format_progress(metrics_of(119), 1000, 245, whole.size() - 1), EndsWith("comm 3.1%"));
   EXPECT_EQ(format_progress(metrics_of(119), 1000, 245, 30), "step 120/1000  loss 0.0417");
   EXPECT_THAT(format_progress(metrics_of(119), 0, 245, 200), StartsWith("step 120  loss"));

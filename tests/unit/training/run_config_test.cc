@@ -39,7 +39,10 @@ RunConfig accepted(std::string_view text, const std::vector<std::string>& overri
 // A configuration in which no key has its default.
 RunConfig all_changed() {
   RunConfig c;
-  c.model = {.hf = "models/a \"b\"\\c\n\x7f \xc3\xa9", .preset = "", .load_weights = false};
+  c.model = {.hf = "models/a \"b\"\\c\n\x7f \xc3\xa9",
+             .preset = "",
+             .load_weights = false,
+             .capacity_factor = 1.25};
   c.data = {.train = {"a.bin", "", "*.txt"}, .seq_len = 128, .held_out = 0.1 + 0.2};
   c.data.train[1] = "'\"\"\"'";
   c.train = {.steps = 12,
