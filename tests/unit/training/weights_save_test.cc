@@ -36,7 +36,7 @@ TEST(SaveModel, OpensAgainWithTheSameParameters) {
   ModelConfig tied = llama_config();
   tied.tied = true;
   for (const ModelConfig& config : {llama_config(), tied, gpt2_config(), mixtral_config()})
-    for (const std::uint64_t shards : {1, 3})
+    for (const std::uint64_t shards : {1u, 3u})
       for (const DataType type : kFloating) {
         const ModelFolder folder;
         std::vector<NamedShape> asked;
