@@ -107,6 +107,7 @@ std::vector<Case> cases() {
   interleaved.chunks = 2;
   interleaved.bits = true;
   add("pp2_tied", mesh(2, 1, 1, 1)).tied = true;
+  all.back().bits = true;
   add("gpt2_tp2_pp2_sp", mesh(2, 1, 1, 2)).gpt2 = true;
   all.back().tied = true;
   all.back().sequence_parallel = true;
@@ -114,6 +115,11 @@ std::vector<Case> cases() {
   add("fsdp2_tp2_pp2", mesh(2, 1, 2, 2)).zero = Zero::values;
   add("hsdp2x2_tp2", mesh(1, 2, 2, 2)).zero = Zero::values;
   add("ep2", mesh(1, 2, 1, 1, 2)).experts = true;
+  // With one micro-batch on each rank, experts add those of all ranks as one process adds its own.
+  add("ep4_bits", mesh(1, 1, 4, 1, 4)).experts = true;
+  all.back().bits = true;
+  add("ep2_bits", mesh(1, 1, 4, 1, 2)).experts = true;
+  all.back().bits = true;
   add("ep2_dp2", mesh(1, 4, 1, 1, 2)).experts = true;
   add("ep2_fsdp4", mesh(1, 1, 4, 1, 2)).experts = true;
   all.back().zero = Zero::values;
