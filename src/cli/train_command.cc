@@ -172,7 +172,20 @@ int plan(const RunConfig& run, const Options& asked) {
   return asked.drawing.empty() ? 0 : draw(options, engine->mesh.pp, asked.drawing);
 }
 
+// Ranks of a launcher would all do the same, each for itself.
+Status refuse_launcher(const char* flag) {
+  const auto world = base::world_from_environment(base::capture_environment());
+  if (world.ok() && world->world_size == 1) return {};
+  return Status(StatusCode::invalid_argument,
+                fmt::format("{} is made by one process: call it without a launcher, and say with "
+                            "--ranks how many ranks it is about",
+                            flag));
+}
+
 int run_command(const Options& options) {
+  if (options.verify || options.plan)
+    if (const Status status = refuse_launcher(options.verify ? "--verify" : "--plan"); !status.ok())
+      return refuse(status);
   auto run = training::read_run_config(options.file, options.overrides);
   if (!run.ok()) return refuse(run.status());
   if (options.show) {

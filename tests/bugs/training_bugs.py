@@ -246,8 +246,8 @@ FAULTS = [
     # ---- Beginnings ----
     Fault("drawn-by-place-in-part", "tensor-parallel ranks draw the same numbers",
           "InitialTest.PartsTogetherAreTheWhole", INITIAL,
-          "random.normal(static_cast<std::uint64_t>(in_whole + i))",
-          "random.normal(static_cast<std::uint64_t>(at + i + 0 * in_whole))"),
+          "random.normal(static_cast<std::uint64_t>(run.in_whole + i))",
+          "random.normal(static_cast<std::uint64_t>(run.in_part + i))"),
     Fault("all-drawn-alike", "weights of equal extents begin with the same values",
           "InitialTest.SeedAndNameDecide", INITIAL, "key_of(seed, parameter.name)",
           "key_of(seed, \"weight\")"),

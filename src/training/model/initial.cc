@@ -3,39 +3,22 @@
 
 #include <algorithm>
 
+#include "training/modules/part_runs.hpp"
 #include "training/tensor/element.hpp"
 #include "training/tensor/philox.hpp"
 
 namespace tutti::training {
 namespace {
 
-// Calls f(element of the part, element of the whole, count) for runs that are contiguous in both
-// and together are [begin, end) of the part.
-template <typename F>
-void for_each_run(const Parameter& parameter, std::int64_t begin, std::int64_t end, F&& f) {
-  const Shape& whole = parameter.whole_shape;
-  const Part& part = parameter.part;
-  std::int64_t inner = 1;  // elements for each step along the dimension that is cut
-  for (std::size_t i = part.dimension + 1; i < whole.rank(); ++i) inner *= whole[i];
-  const std::int64_t run = part.length * inner;
-  const std::int64_t stride = (whole.rank() == 0 ? 1 : whole[part.dimension]) * inner;
-  for (std::int64_t at = begin; at < end;) {
-    const std::int64_t within = at % run;
-    const std::int64_t count = std::min(run - within, end - at);
-    f(at, at / run * stride + part.begin * inner + within, count);
-    at += count;
-  }
-}
-
 template <typename T>
 void fill_normal(const Parameter& parameter, std::uint64_t seed, std::int64_t begin,
                  std::int64_t end, T* out) {
   const Philox random(key_of(seed, parameter.name));
   const double deviation = parameter.initial.deviation;
-  for_each_run(parameter, begin, end, [&](std::int64_t at, std::int64_t in_whole, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i) {
-      const double drawn = deviation * random.normal(static_cast<std::uint64_t>(in_whole + i));
-      out[at - begin + i] = store<T>(static_cast<Wide<T>>(drawn));
+  for_each_run(parameter, begin, end, [&](const PartRun& run) {
+    for (std::int64_t i = 0; i < run.length; ++i) {
+      const double drawn = deviation * random.normal(static_cast<std::uint64_t>(run.in_whole + i));
+      out[run.in_part - begin + i] = store<T>(static_cast<Wide<T>>(drawn));
     }
   });
 }

@@ -153,16 +153,6 @@ std::string checkpoint_of(const std::string& folder, int step) {
 
 // ---- Layouts ----
 
-Mesh mesh(int pp, int replicate, int shard, int tp, int ep = 1) {
-  Mesh made;
-  made.pp = pp;
-  made.dp_replicate = replicate;
-  made.dp_shard = shard;
-  made.tp = tp;
-  made.ep = ep;
-  return made;
-}
-
 EngineOptions layout(const Mesh& mesh, Zero zero = Zero::replicate) {
   EngineOptions options = small_options();
   options.micro_batches = 4;
@@ -196,19 +186,21 @@ struct Move {
 std::vector<Move> moves() {
   const auto zero3 = Zero::values;
   return {
-      {"ddp2_to_fsdp4", layout(mesh(1, 2, 1, 1)), layout(mesh(1, 1, 4, 1), zero3), true},
-      {"zero1_to_zero2", layout(mesh(1, 1, 2, 1), Zero::optimizer),
-       layout(mesh(1, 1, 2, 1), Zero::gradients), true},
-      {"tp2_pp2_to_hsdp2x2", layout(mesh(2, 1, 1, 2)), layout(mesh(1, 2, 2, 1), zero3), false},
-      {"pp4_to_serial", layout(mesh(4, 1, 1, 1)), layout(mesh(1, 1, 1, 1)), true},
-      {"serial_to_tp4", layout(mesh(1, 1, 1, 1)), layout(mesh(1, 1, 1, 4)), false},
-      {"ep2_to_serial", as_mixtral(layout(mesh(1, 2, 1, 1, 2))), as_mixtral(layout(Mesh())), false},
+      {"ddp2_to_fsdp4", layout(mesh_of(1, 2, 1, 1)), layout(mesh_of(1, 1, 4, 1), zero3), true},
+      {"zero1_to_zero2", layout(mesh_of(1, 1, 2, 1), Zero::optimizer),
+       layout(mesh_of(1, 1, 2, 1), Zero::gradients), true},
+      {"tp2_pp2_to_hsdp2x2", layout(mesh_of(2, 1, 1, 2)), layout(mesh_of(1, 2, 2, 1), zero3),
+       false},
+      {"pp4_to_serial", layout(mesh_of(4, 1, 1, 1)), layout(mesh_of(1, 1, 1, 1)), true},
+      {"serial_to_tp4", layout(mesh_of(1, 1, 1, 1)), layout(mesh_of(1, 1, 1, 4)), false},
+      {"ep2_to_serial", as_mixtral(layout(mesh_of(1, 2, 1, 1, 2))), as_mixtral(layout(Mesh())),
+       false},
       {"serial_to_ep2_fsdp2", as_mixtral(layout(Mesh())),
-       as_mixtral(layout(mesh(1, 1, 2, 1, 2), zero3)), false},
-      {"tied_pp2_to_tied_tp2", as_tied_gpt2(layout(mesh(2, 1, 1, 1))),
-       as_tied_gpt2(layout(mesh(1, 1, 1, 2))), false},
-      {"tied_fsdp2_to_tied_pp4", as_tied_gpt2(layout(mesh(1, 1, 2, 1), zero3)),
-       as_tied_gpt2(layout(mesh(4, 1, 1, 1))), false},
+       as_mixtral(layout(mesh_of(1, 1, 2, 1, 2), zero3)), false},
+      {"tied_pp2_to_tied_tp2", as_tied_gpt2(layout(mesh_of(2, 1, 1, 1))),
+       as_tied_gpt2(layout(mesh_of(1, 1, 1, 2))), false},
+      {"tied_fsdp2_to_tied_pp4", as_tied_gpt2(layout(mesh_of(1, 1, 2, 1), zero3)),
+       as_tied_gpt2(layout(mesh_of(4, 1, 1, 1))), false},
   };
 }
 
@@ -256,7 +248,7 @@ std::map<std::string, std::string> files_of(const std::string& folder) {
 
 TEST(Checkpoint, WrittenWhileTrainingGoesOnIsWhatItWasWhenItBegan) {
   const ModelFolder at_once, meanwhile;
-  const EngineOptions options = layout(mesh(1, 1, 2, 2), Zero::values);
+  const EngineOptions options = layout(mesh_of(1, 1, 2, 2), Zero::values);
   live(options, {.end = 2, .saves = {{2, at_once.path()}}});
   live(options, {.end = 5, .saves = {{2, meanwhile.path()}}, .async = true});
   const auto expected = files_of(checkpoint_of(at_once.path(), 2));
@@ -270,8 +262,8 @@ TEST(Checkpoint, OnlyTheNewestOnesAreKept) {
     return std::map<int, std::string>{
         {1, folder.path()}, {2, folder.path()}, {3, folder.path()}, {4, folder.path()}};
   };
-  live(layout(mesh(1, 2, 1, 1)), {.end = 4, .saves = saves(two), .async = true, .keep = 2});
-  live(layout(mesh(1, 2, 1, 1)), {.end = 4, .saves = saves(all), .async = true, .keep = 0});
+  live(layout(mesh_of(1, 2, 1, 1)), {.end = 4, .saves = saves(two), .async = true, .keep = 2});
+  live(layout(mesh_of(1, 2, 1, 1)), {.end = 4, .saves = saves(all), .async = true, .keep = 0});
   EXPECT_THAT(list_checkpoints(two.path()),
               ::testing::ElementsAre(checkpoint_of(two.path(), 3), checkpoint_of(two.path(), 4)));
   EXPECT_EQ(list_checkpoints(all.path()).size(), 4u);
@@ -287,7 +279,7 @@ TEST(Checkpoint, WhatADeadRunLeftIsIgnoredAndReplaced) {
   fs::create_directories(checkpoint_of(folder.path(), 9));  // never got its state.json
   EXPECT_EQ(newest_checkpoint(folder.path()), "");
 
-  live(layout(mesh(1, 2, 1, 1)), {.end = 2, .saves = {{2, folder.path()}}});
+  live(layout(mesh_of(1, 2, 1, 1)), {.end = 2, .saves = {{2, folder.path()}}});
   EXPECT_FALSE(fs::exists(left));
   EXPECT_EQ(newest_checkpoint(folder.path()), checkpoint_of(folder.path(), 2));
   EXPECT_FALSE(fs::exists(checkpoint_of(folder.path(), 2) + "/junk"));
@@ -303,7 +295,7 @@ TEST(Checkpoint, ThatCannotBeWrittenFailsOnAllRanksAndLeavesTheOneBefore) {
   std::vector<std::thread> ranks;
   for (Communicator& world : *worlds)
     ranks.emplace_back([&] {
-      auto engine = Engine::make(world, layout(mesh(1, 2, 1, 1)));
+      auto engine = Engine::make(world, layout(mesh_of(1, 2, 1, 1)));
       ASSERT_TRUE((*engine)->initialise(7).ok());
       CheckpointWriter writer(**engine, {in_the_way, 0, true, ""});
       outcomes[static_cast<std::size_t>(world.rank())] = writer.begin(state_of(**engine, 1));
@@ -318,7 +310,7 @@ TEST(Checkpoint, ThatCannotBeWrittenFailsOnAllRanksAndLeavesTheOneBefore) {
 
 TEST(Checkpoint, OfABfloat16RunKeepsTheMastersBits) {
   const ModelFolder folder;
-  EngineOptions options = layout(mesh(1, 1, 2, 1), Zero::values);
+  EngineOptions options = layout(mesh_of(1, 1, 2, 1), Zero::values);
   options.type = DataType::bfloat16;
   const auto whole = live(options, {.end = 6, .saves = {{3, folder.path()}}});
   const auto rest = live(options, {.from = checkpoint_of(folder.path(), 3), .first = 3, .end = 6});
@@ -332,7 +324,7 @@ TEST(Checkpoint, OfABfloat16RunKeepsTheMastersBits) {
 }
 
 EngineOptions with_sgd(double momentum) {
-  EngineOptions options = layout(mesh(1, 2, 1, 1));
+  EngineOptions options = layout(mesh_of(1, 2, 1, 1));
   options.optimizer.kind = OptimizerKind::sgd;
   options.optimizer.momentum = momentum;
   return options;

@@ -307,16 +307,6 @@ TEST(KnownBugs, RecomputingChangesNoBit) {
 }
 
 // pp, dp_replicate, dp_shard, tp, ep.
-Mesh mesh(int pp, int replicate, int shard, int tp, int ep = 1) {
-  Mesh made;
-  made.pp = pp;
-  made.dp_replicate = replicate;
-  made.dp_shard = shard;
-  made.tp = tp;
-  made.ep = ep;
-  return made;
-}
-
 struct Layout {
   std::string name;
   Mesh mesh;
@@ -342,13 +332,14 @@ TEST_P(SmallLayouts, TrainWhatOneProcessTrains) {
 INSTANTIATE_TEST_SUITE_P(
     Meshes, SmallLayouts,
     testing::Values(
-        Layout{"dp2", mesh(1, 2, 1, 1)}, Layout{"hsdp2x2", mesh(1, 2, 2, 1)},
-        Layout{"tp2", mesh(1, 1, 1, 2)}, Layout{"tp2_sp", mesh(1, 1, 1, 2)},
-        Layout{"pp2", mesh(2, 1, 1, 1)}, Layout{"pp2_zb", mesh(2, 1, 1, 1)},
-        Layout{"pp2_uneven", mesh(2, 1, 1, 1), [](EngineOptions& o) { o.model.layers = 3; }},
-        Layout{"pp2_tied", mesh(2, 1, 1, 1), [](EngineOptions& o) { o.model.tied = true; }},
-        Layout{"tp2_one_kv_head", mesh(1, 1, 1, 2), [](EngineOptions& o) { o.model.kv_heads = 1; }},
-        Layout{"ep2", mesh(1, 2, 1, 1, 2), [](EngineOptions& o) { o = mixture(o); }}),
+        Layout{"dp2", mesh_of(1, 2, 1, 1)}, Layout{"hsdp2x2", mesh_of(1, 2, 2, 1)},
+        Layout{"tp2", mesh_of(1, 1, 1, 2)}, Layout{"tp2_sp", mesh_of(1, 1, 1, 2)},
+        Layout{"pp2", mesh_of(2, 1, 1, 1)}, Layout{"pp2_zb", mesh_of(2, 1, 1, 1)},
+        Layout{"pp2_uneven", mesh_of(2, 1, 1, 1), [](EngineOptions& o) { o.model.layers = 3; }},
+        Layout{"pp2_tied", mesh_of(2, 1, 1, 1), [](EngineOptions& o) { o.model.tied = true; }},
+        Layout{"tp2_one_kv_head", mesh_of(1, 1, 1, 2),
+               [](EngineOptions& o) { o.model.kv_heads = 1; }},
+        Layout{"ep2", mesh_of(1, 2, 1, 1, 2), [](EngineOptions& o) { o = mixture(o); }}),
     [](const testing::TestParamInfo<Layout>& layout) { return layout.param.name; });
 
 // ---- Runs ----

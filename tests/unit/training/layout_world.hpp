@@ -125,6 +125,16 @@ inline Trained train(const EngineOptions& options, int steps, const Inspect& ins
   return trained;
 }
 
+inline Mesh mesh_of(int pp, int replicate, int shard, int tp, int ep = 1) {
+  Mesh made;
+  made.pp = pp;
+  made.dp_replicate = replicate;
+  made.dp_shard = shard;
+  made.tp = tp;
+  made.ep = ep;
+  return made;
+}
+
 // A model small enough for many layouts: 2 layers unless a pipeline needs more.
 inline EngineOptions small_options(DataType type = DataType::float32) {
   EngineOptions options;

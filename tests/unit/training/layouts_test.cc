@@ -28,16 +28,6 @@ struct Case {
   bool gpt2 = false, tied = false;
 };
 
-Mesh mesh(int pp, int replicate, int shard, int tp, int ep = 1) {
-  Mesh made;
-  made.pp = pp;
-  made.dp_replicate = replicate;
-  made.dp_shard = shard;
-  made.tp = tp;
-  made.ep = ep;
-  return made;
-}
-
 EngineOptions options_of(const Case& c, DataType type) {
   EngineOptions options = small_options(type);
   options.mesh = c.mesh;
@@ -94,36 +84,36 @@ std::vector<Case> cases() {
     all.push_back({std::move(name), with});
     return all.back();
   };
-  add("tp2", mesh(1, 1, 1, 2));
-  add("tp4", mesh(1, 1, 1, 4));
-  add("tp2_sp", mesh(1, 1, 1, 2)).sequence_parallel = true;
-  add("tp4_sp", mesh(1, 1, 1, 4)).sequence_parallel = true;
-  add("pp2", mesh(2, 1, 1, 1)).bits = true;
-  add("pp4", mesh(4, 1, 1, 1)).bits = true;
-  add("pp4_gpipe", mesh(4, 1, 1, 1)).schedule = "gpipe";
-  add("pp4_zb", mesh(4, 1, 1, 1)).schedule = "zb-h1";
-  Case& interleaved = add("pp2_interleaved", mesh(2, 1, 1, 1));
+  add("tp2", mesh_of(1, 1, 1, 2));
+  add("tp4", mesh_of(1, 1, 1, 4));
+  add("tp2_sp", mesh_of(1, 1, 1, 2)).sequence_parallel = true;
+  add("tp4_sp", mesh_of(1, 1, 1, 4)).sequence_parallel = true;
+  add("pp2", mesh_of(2, 1, 1, 1)).bits = true;
+  add("pp4", mesh_of(4, 1, 1, 1)).bits = true;
+  add("pp4_gpipe", mesh_of(4, 1, 1, 1)).schedule = "gpipe";
+  add("pp4_zb", mesh_of(4, 1, 1, 1)).schedule = "zb-h1";
+  Case& interleaved = add("pp2_interleaved", mesh_of(2, 1, 1, 1));
   interleaved.schedule = "interleaved";
   interleaved.chunks = 2;
   interleaved.bits = true;
-  add("pp2_tied", mesh(2, 1, 1, 1)).tied = true;
+  add("pp2_tied", mesh_of(2, 1, 1, 1)).tied = true;
   all.back().bits = true;
-  add("gpt2_tp2_pp2_sp", mesh(2, 1, 1, 2)).gpt2 = true;
+  add("gpt2_tp2_pp2_sp", mesh_of(2, 1, 1, 2)).gpt2 = true;
   all.back().tied = true;
   all.back().sequence_parallel = true;
-  add("tp2_pp2_dp2", mesh(2, 2, 1, 2));
-  add("fsdp2_tp2_pp2", mesh(2, 1, 2, 2)).zero = Zero::values;
-  add("hsdp2x2_tp2", mesh(1, 2, 2, 2)).zero = Zero::values;
-  add("ep2", mesh(1, 2, 1, 1, 2)).experts = true;
+  add("tp2_pp2_dp2", mesh_of(2, 2, 1, 2));
+  add("fsdp2_tp2_pp2", mesh_of(2, 1, 2, 2)).zero = Zero::values;
+  add("hsdp2x2_tp2", mesh_of(1, 2, 2, 2)).zero = Zero::values;
+  add("ep2", mesh_of(1, 2, 1, 1, 2)).experts = true;
   // With one micro-batch on each rank, experts add those of all ranks as one process adds its own.
-  add("ep4_bits", mesh(1, 1, 4, 1, 4)).experts = true;
+  add("ep4_bits", mesh_of(1, 1, 4, 1, 4)).experts = true;
   all.back().bits = true;
-  add("ep2_bits", mesh(1, 1, 4, 1, 2)).experts = true;
+  add("ep2_bits", mesh_of(1, 1, 4, 1, 2)).experts = true;
   all.back().bits = true;
-  add("ep2_dp2", mesh(1, 4, 1, 1, 2)).experts = true;
-  add("ep2_fsdp4", mesh(1, 1, 4, 1, 2)).experts = true;
+  add("ep2_dp2", mesh_of(1, 4, 1, 1, 2)).experts = true;
+  add("ep2_fsdp4", mesh_of(1, 1, 4, 1, 2)).experts = true;
   all.back().zero = Zero::values;
-  add("ep2_tp2_pp2", mesh(2, 1, 2, 2, 2)).experts = true;
+  add("ep2_tp2_pp2", mesh_of(2, 1, 2, 2, 2)).experts = true;
   return all;
 }
 

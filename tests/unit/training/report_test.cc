@@ -22,6 +22,7 @@
 #include "training/report/metrics.hpp"
 #include "training/report/progress.hpp"
 #include "training/report/text.hpp"
+#include "unit/training/in_folder.hpp"
 
 namespace tutti::training {
 namespace {
@@ -31,25 +32,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-// A folder of its own for each test, gone after it.
-class InFolder : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "tutti_report_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string text_of(const std::string& name) const {
-    const auto text = read_file(path(name), 1 << 24);
-    EXPECT_TRUE(text.ok()) << text.status().to_string();
-    return text.ok() ? *text : std::string();
-  }
-
-  std::string folder_;
-};
+using test::InFolder;
 
 // ---- texts ----
 

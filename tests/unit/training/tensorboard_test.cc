@@ -1,6 +1,7 @@
 // tensorboard_test.cc: event files as a reader of their own takes them apart, and bytes that
 // TensorFlow writes.
 #include "training/report/tensorboard.hpp"
+#include "unit/training/in_folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,25 +27,7 @@ using testing::HasSubstr;
 
 using namespace std::string_literals;
 
-// A folder of its own for each test, gone after it.
-class InFolder : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "tutti_report_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string text_of(const std::string& name) const {
-    const auto text = read_file(path(name), 1 << 24);
-    EXPECT_TRUE(text.ok()) << text.status().to_string();
-    return text.ok() ? *text : std::string();
-  }
-
-  std::string folder_;
-};
+using test::InFolder;
 
 // A reader of its own, bit by bit and field by field as the formats say.
 std::uint32_t slow_crc32c(std::string_view bytes) {

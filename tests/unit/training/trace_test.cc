@@ -1,6 +1,7 @@
 // trace_test.cc: traces collected, written, merged and read again, and how much communication hides
 // under compute.
 #include "training/report/trace.hpp"
+#include "unit/training/in_folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,25 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A folder of its own for each test, gone after it.
-class InFolder : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "tutti_report_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string text_of(const std::string& name) const {
-    const auto text = read_file(path(name), 1 << 24);
-    EXPECT_TRUE(text.ok()) << text.status().to_string();
-    return text.ok() ? *text : std::string();
-  }
-
-  std::string folder_;
-};
+using test::InFolder;
 
 constexpr TraceLane kCompute = TraceLane::compute;
 constexpr TraceLane kCommunication = TraceLane::communication;
