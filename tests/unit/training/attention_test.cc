@@ -230,6 +230,7 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionBits,
                                            DataType::float16));
 
 TEST_P(AttentionOp, ANaNIsSeenByTheRowsThatLookAtIt) {
+  if (!converts_nan()) GTEST_SKIP() << "a sanitizer, and vectors that are loops";
   Arena arena;
   const Problem p = problem(arena, {1, 80, 1, 1, 16}, DataType::float32);
   set_element(p.input.k, 70 * 16 + 3, NAN);

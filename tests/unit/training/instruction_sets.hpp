@@ -26,6 +26,16 @@ class OnEveryInstructionSet : public ::testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+
+  // Highway's portable vectors convert elements to integers one by one, a NaN as well, which C++
+  // leaves undefined: a sanitizer ends there, in Highway.
+  static bool converts_nan() {
+#if defined(TUTTI_SANITIZED)
+    return GetParam() != HWY_EMU128;
+#else
+    return true;
+#endif
+  }
 };
 
 inline std::string instruction_set_name(const ::testing::TestParamInfo<std::int64_t>& info) {
