@@ -203,9 +203,10 @@ TEST(Overlap, DISABLED_HidesCommunicationBehindBackward) {
     const double ideal = ideal_us(time_steps(true, 0), bucket_us);
     fmt::print(
         "round {}: without overlap {:.1f} ms, with {:.1f} ms: {:.2f} times as fast; ideal "
-        "{:.1f} ms, {:.2f} of it\n",
+        "{:.1f} ms, {:.2f} of it; under compute {:.0f} % and {:.0f} % of communication\n",
         round, apart.step_us / 1e3, together.step_us / 1e3, apart.step_us / together.step_us,
-        ideal / 1e3, ideal / together.step_us);
+        ideal / 1e3, ideal / together.step_us, 100 * hidden_share(apart),
+        100 * hidden_share(together));
   }
 }
 
