@@ -277,7 +277,7 @@ Status ParameterGroup::wait(std::optional<Pending>& pending, const char* what) {
   const double begin_us = Timeline::now_us();
   const Status status = pending->work.wait();
   const double end_us = Timeline::now_us();
-  timeline_.add_exposed(end_us - begin_us);
+  timeline_.add_exposed(begin_us, end_us);
   if (timeline_.is_recording())
     timeline_.add(Lane::communication, what + (" " + name_), pending->begin_us, end_us);
   pending.reset();

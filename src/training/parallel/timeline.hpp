@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tutti::training {
 
@@ -29,18 +30,38 @@ class Timeline {
     return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
   }
 
+  // A stretch of computing in which communication was waited for becomes what is between the waits.
   void add(Lane lane, const std::string& name, double begin_us, double end_us) {
-    if (sink_) sink_(lane, name, begin_us, end_us);
+    if (!sink_) return;
+    if (lane == Lane::compute)
+      for (const Wait& wait : waits_) {
+        if (wait.end_us <= begin_us || wait.begin_us >= end_us) continue;
+        if (wait.begin_us > begin_us) sink_(lane, name, begin_us, wait.begin_us);
+        begin_us = wait.end_us;
+      }
+    if (begin_us < end_us) sink_(lane, name, begin_us, end_us);
   }
 
-  // Communication that nothing was computed under.
-  void add_exposed(double us) { exposed_us_ += us; }
+  // Communication that this thread waited for, and computed nothing meanwhile.
+  void add_exposed(double begin_us, double end_us) {
+    exposed_us_ += end_us - begin_us;
+    if (sink_) waits_.push_back({begin_us, end_us});
+  }
   double exposed_us() const { return exposed_us_; }
-  void clear_exposed() { exposed_us_ = 0; }
+  // Begins anew; to be called between steps.
+  void clear_exposed() {
+    exposed_us_ = 0;
+    waits_.clear();
+  }
 
  private:
+  struct Wait {
+    double begin_us, end_us;
+  };
+
   Sink sink_;
   double exposed_us_ = 0;
+  std::vector<Wait> waits_;  // of this step, one after the other
 };
 
 // A stretch from its making to its end.
@@ -56,7 +77,7 @@ class Stretch {
   Stretch& operator=(const Stretch&) = delete;
   ~Stretch() {
     const double end_us = timeline_.now_us();
-    if (lane_ == Lane::communication) timeline_.add_exposed(end_us - begin_us_);
+    if (lane_ == Lane::communication) timeline_.add_exposed(begin_us_, end_us);
     if (timeline_.is_recording())
       timeline_.add(lane_, number_ < 0 ? what_ : what_ + (" " + std::to_string(number_)), begin_us_,
                     end_us);
