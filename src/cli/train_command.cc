@@ -50,6 +50,7 @@ struct Options {
   bool plan = false;
   bool show = false;
   std::string drawing;
+  std::string trace;
 };
 
 // Set by Ctrl-C; the run ends after its step. A second one ends the process as usual, unless it
@@ -188,6 +189,7 @@ int run_command(const Options& options) {
       return refuse(status);
   auto run = training::read_run_config(options.file, options.overrides);
   if (!run.ok()) return refuse(run.status());
+  if (!options.trace.empty()) run->log.trace = options.trace;
   if (options.show) {
     fmt::print("{}", training::to_toml(*run));
     return 0;
@@ -217,6 +219,10 @@ void add_train_command(CLI::App& app, int& exit_code) {
                    ->excludes(verify);
   command->add_option("--draw", options->drawing, "The pipeline's schedule as SVG, into that file")
       ->needs(plan);
+  command
+      ->add_option("--trace", options->trace,
+                   "Write when each rank computed and communicated, as log.trace does")
+      ->type_name("FILE.json");
   command->add_flag("--show", options->show, "Print all keys with their values, and stop");
   command->footer(kFooter);
   command->callback([options, &exit_code] { exit_code = run_command(*options); });

@@ -25,7 +25,8 @@ LLAMA = {
 }
 MIXTRAL = LLAMA | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2,
                    "router_aux_loss_coef": 0.02}
-RUN = """
+STEPS = 20
+RUN = f"""
 [model]
 hf = "model"
 load_weights = false
@@ -33,7 +34,7 @@ load_weights = false
 train = "corpus.txt"
 seq_len = 16
 [train]
-steps = 5
+steps = {STEPS}
 global_batch = 8
 gemm = "builtin"
 [optim]
@@ -101,7 +102,7 @@ class Folder:
         return [line["loss_hex"] for line in lines]
 
 
-def expect_same(folder, first, second, steps=5):
+def expect_same(folder, first, second, steps=STEPS):
     """That two runs are equal to the bit, in losses, weights and the optimizer's memory."""
     expect(len(folder.losses(first)) == steps, f"{first} has not {steps} steps")
     expect(folder.losses(first) == folder.losses(second),
@@ -110,7 +111,7 @@ def expect_same(folder, first, second, steps=5):
     expect("equal to the bit" in text, text)
 
 
-def expect_near(folder, first, second, steps=5):
+def expect_near(folder, first, second, steps=STEPS):
     """That two runs have losses that differ by no more than rounding."""
     pairs = list(zip(folder.metrics(first), folder.metrics(second)))
     expect(len(pairs) == steps, f"{len(pairs)} steps, not {steps}")
@@ -120,27 +121,38 @@ def expect_near(folder, first, second, steps=5):
 
 def compare(folder, ranks, *keys, same=True, environment=None):
     """A layout of processes against one process."""
-    folder.train(name="alone")
-    folder.train(*keys, name="layout", ranks=ranks, environment=environment)
-    (expect_same if same else expect_near)(folder, "alone", "layout")
+    if not folder.metrics("alone"):
+        folder.train(name="alone")
+    name = f"layout_of_{ranks}"
+    folder.train(*keys, name=name, ranks=ranks, environment=environment)
+    (expect_same if same else expect_near)(folder, "alone", name)
+
+
+def compare_numbers(folder, *keys):
+    for ranks in (2, 4, 8):
+        compare(folder, ranks, *keys)
 
 
 # ---- Layouts ----
 
 def ddp(folder):
-    compare(folder, 4, "parallel.dp_replicate=4", "parallel.dp_shard=1")
+    compare_numbers(folder, "parallel.dp_replicate=-1", "parallel.dp_shard=1")
 
 
 def zero1(folder):
-    compare(folder, 4, "parallel.zero=1")
+    compare_numbers(folder, "parallel.zero=1")
 
 
 def zero2(folder):
-    compare(folder, 4, "parallel.zero=2")
+    compare_numbers(folder, "parallel.zero=2")
 
 
 def zero3(folder):
     compare(folder, 4, "parallel.zero=3")
+
+
+def zero3_of_8(folder):
+    compare_numbers(folder, "parallel.zero=3")
 
 
 def zero3_tcp(folder):
@@ -148,7 +160,8 @@ def zero3_tcp(folder):
 
 
 def hsdp(folder):
-    compare(folder, 4, "parallel.zero=3", "parallel.dp_replicate=2")
+    for ranks in (4, 8):
+        compare(folder, ranks, "parallel.zero=3", "parallel.dp_replicate=2")
 
 
 def pp2(folder):
@@ -348,7 +361,7 @@ def checkpoint_tools(folder):
     folder.train("train.seed=2", name="b")
     tutti = folder.tutti
     text = folder.call(tutti, "checkpoint", "inspect", "a.ck")
-    expect("step 5 (5 of the optimizer)" in text and "tp 2 = 2" in text, text)
+    expect(f"step {STEPS} ({STEPS} of the optimizer)" in text and "tp 2 = 2" in text, text)
     expect("moment_2 of model.layers.1.mlp.up_proj.weight" in text, text)
     text = folder.call(tutti, "checkpoint", "diff", "a.ck", "b.ck", code=1)
     expect("model.norm.weight" in text and "differ" in text, text)
@@ -376,9 +389,9 @@ def checkpoint_tools(folder):
 
 
 CASES = {case.__name__: case for case in (
-    ddp, zero1, zero2, zero3, zero3_tcp, hsdp, pp2, tp2_pp2_dp2, fsdp2_tp2_pp2, ep2_tp2_pp2,
-    threads, launchers, kill, kill_then_other_layout, kill_one_rank, interrupt, interrupt_alone,
-    refusals, divergence, plan_and_verify, checkpoint_tools)}
+    ddp, zero1, zero2, zero3, zero3_of_8, zero3_tcp, hsdp, pp2, tp2_pp2_dp2, fsdp2_tp2_pp2,
+    ep2_tp2_pp2, threads, launchers, kill, kill_then_other_layout, kill_one_rank, interrupt,
+    interrupt_alone, refusals, divergence, plan_and_verify, checkpoint_tools)}
 
 
 def main():
