@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,24 +76,31 @@ int report(const Status& status, Ending ending) {
 
 int refuse(const Status& status) { return report(status, training::ending_of(status)); }
 
-int train_here(const RunConfig& run, Communicator& world) {
-  const RunOutcome outcome = training::train(run, world, &stop_asked);
+RunOutcome train_here(const RunConfig& run, Communicator& world) {
+  RunOutcome outcome = training::train(run, world, &stop_asked);
   if (!outcome.status.ok()) world.abort();  // whoever still waits for this rank hears of it
-  return report(outcome.status, outcome.ending);
+  return outcome;
 }
 
+// What several ranks say in the same words is said once.
 int train_threads(const RunConfig& run, int ranks) {
   auto worlds = Communicator::for_threads(ranks, training::communicator_options(run));
   if (!worlds.ok()) return refuse(worlds.status());
-  std::vector<int> codes(worlds->size(), 0);
+  std::vector<RunOutcome> outcomes(worlds->size());
   std::vector<std::thread> threads;
   for (Communicator& world : *worlds)
     threads.emplace_back(
-        [&] { codes[static_cast<std::size_t>(world.rank())] = train_here(run, world); });
+        [&] { outcomes[static_cast<std::size_t>(world.rank())] = train_here(run, world); });
   for (std::thread& thread : threads) thread.join();
-  for (const int code : codes)
-    if (code != 0) return code;
-  return 0;
+  int code = 0;
+  std::set<std::string> said;
+  for (const RunOutcome& outcome : outcomes) {
+    const bool is_new = said.insert(outcome.status.to_string()).second;
+    const int its =
+        is_new ? report(outcome.status, outcome.ending) : static_cast<int>(outcome.ending);
+    if (code == 0) code = its;
+  }
+  return code;
 }
 
 int train(const RunConfig& run, int ranks) {
@@ -101,7 +109,8 @@ int train(const RunConfig& run, int ranks) {
   if (ranks > 0) return train_threads(run, ranks);
   auto world = Communicator::from_environment(training::communicator_options(run));
   if (!world.ok()) return refuse(world.status());
-  const int code = train_here(run, *world);
+  const RunOutcome outcome = train_here(run, *world);
+  const int code = report(outcome.status, outcome.ending);
   if (code == 0) static_cast<void>(world->close());
   return code;
 }
