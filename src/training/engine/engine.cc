@@ -116,15 +116,10 @@ void Engine::visit_masters(const std::function<void(const MasterPlace&)>& f) {
 
 Status Engine::publish() { return data_->publish_values(); }
 
-// ---- Micro-batches
-// -------------------------------------------------------------------------------
+// ---- Micro-batches -----------------------------------------------------------------------------
 
 std::int64_t Engine::micro_batches_here() const {
   return options_.micro_batches / options_.mesh.dp();
-}
-
-std::int64_t Engine::micro_batch_number(std::int64_t j) const {
-  return number_of(j, micro_batches_here());
 }
 
 // Every layout adds gradients along one tree over these numbers. Where a rank adds its own
@@ -176,8 +171,7 @@ Status Engine::share_losses(const std::vector<MicroBatchResult>& results, std::i
   return status.with_context("losses of the step");
 }
 
-// ---- A step
-// --------------------------------------------------------------------------------------
+// ---- A step ------------------------------------------------------------------------------------
 
 Status Engine::first_failure() const {
   if (const Status status = tp_.status(); !status.ok()) return status;
@@ -186,6 +180,12 @@ Status Engine::first_failure() const {
 }
 
 Result<StepResult> Engine::step(const StepInput& input) {
+  auto result = make_step(input);
+  if (!result.ok()) data_->give_up();
+  return result;
+}
+
+Result<StepResult> Engine::make_step(const StepInput& input) {
   StepResult result;
   result.loss_scale = options_.scales_loss ? scaler_.scale() : 1.0;
   std::vector<MicroBatchData> data;

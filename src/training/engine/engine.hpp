@@ -1,7 +1,7 @@
 // engine.hpp: one rank's part of training one model: it holds the rank's stages and optimizer, and
 // makes whole steps. A world of one rank is the serial reference of all others.
 //
-// The order of every sum is fixed by micro-batches' numbers in the step (see micro_batch_number),
+// The order of every sum is fixed by micro-batches' numbers in the step (see number_of),
 // so that layouts agree to the bit where the mathematics lets them.
 //
 // Knows neither files nor tokens' origin: the caller fills micro-batches.
@@ -91,13 +91,12 @@ class Engine {
   void visit_masters(const std::function<void(const MasterPlace&)>& f);
   Status publish();
 
+  // After an error no further step can be made; what is on its way is let go of.
   Result<StepResult> step(const StepInput& input);
 
   // The mean loss over `input.targets` targets; nothing is learnt.
   Result<double> evaluate(const StepInput& input, std::int64_t micro_batches);
 
-  // The number that this rank's j-th micro-batch has in the step.
-  std::int64_t micro_batch_number(std::int64_t j) const;
   std::int64_t micro_batches_here() const;
 
   std::int64_t steps_done() const { return steps_done_; }  // of the optimizer
@@ -125,12 +124,14 @@ class Engine {
   };
 
   void make_stages();
+  Result<StepResult> make_step(const StepInput& input);
   Status make_micro_batches(const StepInput& input, std::int64_t count, double loss_scale,
                             std::vector<MicroBatchData>& made) const;
   Status share_losses(const std::vector<MicroBatchResult>& results, std::int64_t count,
                       bool wants_stop, Shared& shared);
   Status first_failure() const;
   void update(double learning_rate, double gradient_scale);
+  // The number in the step of this rank's j-th micro-batch, of so many here.
   std::int64_t number_of(std::int64_t j, std::int64_t here) const;
 
   EngineOptions options_;

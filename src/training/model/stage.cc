@@ -96,7 +96,7 @@ void Stage::backward(MicroBatch& batch, Backward what, UnitHooks& hooks) {
   for (std::size_t unit = units(); unit-- > 0;) {
     if (what != Backward::weight) {
       hooks.before_backward_input(unit);
-      if (!is_embedding(unit) && !is_head(unit) && batch.blocks[unit - first_block()].empty())
+      if (is_block(unit) && batch.blocks[unit - first_block()].empty())
         forward_again(unit - first_block(), batch, hooks);
       backward_input(unit, batch, gradient);
       hooks.after_backward_input(unit);

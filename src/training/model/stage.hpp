@@ -78,6 +78,7 @@ class Stage {
   const StageLayers& layers() const { return layers_; }
   std::size_t units() const;
   std::string unit_name(std::size_t unit) const;
+  bool is_block(std::size_t unit) const { return !is_embedding(unit) && !is_head(unit); }
   void visit(std::size_t unit, const ParameterVisitor& visitor);
   void visit(const ParameterVisitor& visitor);  // all units
 

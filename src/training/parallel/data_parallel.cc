@@ -108,7 +108,7 @@ class DataParallel::StageHooks final : public UnitHooks {
     const bool used_last = entry.last_unit == last;
     if (used_last) return options.reshard == Reshard::automatic || options.keep_last_block;
     return options.keep_last_block && entry.first_unit == entry.last_unit &&
-           entry.last_unit + 1 == last && ends_in_head_;
+           entry.last_unit + 1 == last && stage_.layers().has_head;
   }
 
   void close(Entry& entry) {
@@ -126,7 +126,6 @@ class DataParallel::StageHooks final : public UnitHooks {
   Stage& stage_;
   std::size_t units_;
   double begin_us_ = 0;  // of what computes
-  bool ends_in_head_ = false;
   std::vector<Entry> entries_;
 };
 
@@ -141,7 +140,6 @@ DataParallel::DataParallel(const std::vector<Stage*>& stages, Groups& groups,
       timeline_(timeline) {
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     hooks_.push_back(std::make_unique<StageHooks>(*this, *stages_[stage]));
-    hooks_.back()->ends_in_head_ = stages_[stage]->layers().has_head;
     make_groups(stage);
   }
 }
@@ -150,8 +148,7 @@ DataParallel::~DataParallel() = default;
 
 UnitHooks& DataParallel::hooks(std::size_t stage) { return *hooks_[stage]; }
 
-// ---- Which parameters go together
-// ----------------------------------------------------------------
+// ---- Which parameters go together --------------------------------------------------------------
 
 void DataParallel::add_group(std::size_t stage, std::string name,
                              const std::vector<Parameter*>& parameters, std::size_t first_unit,
@@ -192,7 +189,7 @@ void DataParallel::make_groups(std::size_t stage) {
   };
   for (std::size_t unit = of.units(); unit-- > 0;) {
     const std::string name = of.unit_name(unit);
-    const bool is_block = name.starts_with("block");
+    const bool is_block = of.is_block(unit);
     std::vector<Parameter*> parameters;
     of.visit(unit, [&](Parameter& parameter) { parameters.push_back(&parameter); });
     std::reverse(parameters.begin(), parameters.end());
@@ -217,8 +214,7 @@ void DataParallel::visit(const MasterVisitor& f) {
       if (!member.parameter->tied_to) f(*group, member);
 }
 
-// ---- A step
-// --------------------------------------------------------------------------------------
+// ---- A step ------------------------------------------------------------------------------------
 
 void DataParallel::note(const Status& status) {
   if (status_.ok() && !status.ok()) status_ = status;
@@ -317,6 +313,10 @@ Status DataParallel::sum_tied() {
 
 void DataParallel::clear_gradients() {
   for (const auto& group : groups_) group->clear_gradients();
+}
+
+void DataParallel::give_up() {
+  for (const auto& group : groups_) group->give_up();
 }
 
 bool DataParallel::answers_for(const Parameter& parameter) const {

@@ -57,6 +57,8 @@ class DataParallel {
   // tensor-parallel ranks or pipeline stages share included.
   Status finish_gradients();
   void clear_gradients();
+  // After a failure: nothing that is on its way is waited for any more.
+  void give_up();
 
   // The Euclidean norm of all gradients, each element counted once, in any order with the same
   // bits. Collective over the world. After finish_gradients().

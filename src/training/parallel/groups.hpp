@@ -28,10 +28,6 @@ struct Groups {
   // The first and the last pipeline stage, for weights that they tie; empty elsewhere.
   std::optional<Communicator> ends;
   PipelineLinks links;
-
-  // This rank's number among those who compute with other data, and how many they are.
-  int data_rank() const { return data.rank(); }
-  int data_size() const { return data.size(); }
 };
 
 // Splits the world. Collective over it; `kv_heads` are the model's.

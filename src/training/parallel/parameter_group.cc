@@ -80,17 +80,14 @@ void ParameterGroup::make_storage() {
 void ParameterGroup::point_at_values() {
   for (const Member& member : members_) {
     Parameter& p = *member.parameter;
-    if (p.tied_to)
-      p.value = p.tied_to->value;
-    else if (values_.empty())
-      p.value = {};
-    else
-      p.value = values_.elements(member.flat_offset, member.count).reshaped(p.shape());
+    if (p.tied_to) continue;
+    p.value = values_.empty()
+                  ? Tensor()
+                  : values_.elements(member.flat_offset, member.count).reshaped(p.shape());
   }
 }
 
-// ---- Values
-// --------------------------------------------------------------------------------------
+// ---- Values ------------------------------------------------------------------------------------
 
 Tensor ParameterGroup::master(const Member& member) const {
   if (member.parameter->tied_to) return {};
@@ -166,8 +163,7 @@ void ParameterGroup::release_values() {
   point_at_values();
 }
 
-// ---- Gradients
-// -----------------------------------------------------------------------------------
+// ---- Gradients ---------------------------------------------------------------------------------
 
 void ParameterGroup::open_gradients() {
   TRAINING_CHECK(open_.empty(), "gradients of one micro-batch at a time");
@@ -267,6 +263,14 @@ Tensor ParameterGroup::gradient(const Member& member) const {
 }
 
 void ParameterGroup::clear_gradients() { sum_ = {}; }
+
+void ParameterGroup::give_up() {
+  const bool among_shards =
+      (gathering_ && !gathering_->work.test()) || (scattering_ && !scattering_->work.test());
+  if (among_shards) groups_.shard->abort();
+  if (reducing_ && !reducing_->work.test())
+    (shard_size_ == 1 ? groups_.all : groups_.replica)->abort();
+}
 
 ParameterGroup::Holder ParameterGroup::holder() const {
   const Communicator* same = shard_size_ == 1 ? groups_.all : groups_.replica;

@@ -104,6 +104,9 @@ class ParameterGroup {
   Tensor gradient(const Member& member) const;
   void clear_gradients();
 
+  // After a failure: what is on its way is not waited for, also not by the destructor.
+  void give_up();
+
   // Of those that have the same part of the sum: which one this is, and how many they are.
   struct Holder {
     int number, count;

@@ -23,6 +23,16 @@ Result<Work> start(Communicator& communicator, Call&& call) {
 
 }  // namespace
 
+// The destructor of a Work waits for it; two stages that fail would wait for each other.
+Outbox::~Outbox() {
+  let_go();
+  if (!sending_.empty()) communicator_.abort();
+}
+
+Inbox::~Inbox() {
+  if (receiving_ && !receiving_->work.test()) communicator_.abort();
+}
+
 void Outbox::let_go() {
   while (!sending_.empty() && sending_.front().work.test()) sending_.pop_front();
 }

@@ -32,6 +32,10 @@ struct MessageKey {
 class Outbox {
  public:
   explicit Outbox(Communicator communicator) : communicator_(std::move(communicator)) {}
+  // What is still on its way will not be taken: the receiver hears that nobody sends any more.
+  ~Outbox();
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
 
   // Starts it. The tensor stays alive until it has been sent.
   Status send(const Tensor& message);
@@ -53,6 +57,10 @@ class Outbox {
 class Inbox {
  public:
   explicit Inbox(Communicator communicator) : communicator_(std::move(communicator)) {}
+  // What is still expected will not come: it is not waited for.
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
 
   // The messages of a step, in the order in which they are sent; all of one size.
   Status expect(std::vector<MessageKey> order, DataType type, const Shape& shape, Arena& arena);
