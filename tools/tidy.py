@@ -49,7 +49,7 @@ TRAINING_LAYERS = {
     "data": {"architecture", "files", "tensor"},
     "report": {"files", "tensor"},
     "parallel": {"model", "modules", "optim", "plan", "tensor"},
-    "engine": {"architecture", "model", "optim", "parallel", "plan", "tensor"},
+    "engine": {"architecture", "model", "modules", "optim", "parallel", "plan", "tensor"},
     "trainer": {"architecture", "data", "engine", "files", "model", "modules", "optim", "parallel",
                 "plan", "report", "tensor"},
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "training/engine/engine.hpp"
-#include "training/modules/part_runs.hpp"
-#include "training/tensor/element.hpp"
+#include "training/engine/whole_weights.hpp"
 #include "training/trainer/run_data.hpp"
 #include "training/trainer/setup.hpp"
 
@@ -25,28 +24,10 @@ namespace {
 // What came out of a run.
 struct Trained {
   std::vector<double> losses;
-  std::map<std::string, std::vector<double>> weights;  // whole
-  Status status;                                       // the first failure of any rank
+  WholeWeights weights;
+  Status status;  // the first failure of any rank
   std::mutex mutex;
 };
-
-void collect(Engine& engine, Trained& trained) {
-  engine.visit_masters([&](const MasterPlace& place) {
-    if (!place.answers) return;
-    const std::lock_guard lock(trained.mutex);
-    auto& whole = trained.weights[place.parameter->name];
-    whole.resize(static_cast<std::size_t>(place.parameter->whole_shape.count()));
-    visit(place.value.type(), [&](auto zero) {
-      const auto* values = place.value.as<decltype(zero)>();
-      for_each_run(*place.parameter, place.begin, place.begin + place.value.count(),
-                   [&](const PartRun& run) {
-                     for (std::int64_t i = 0; i < run.length; ++i)
-                       whole[static_cast<std::size_t>(run.in_whole + i)] =
-                           load(values[run.in_part - place.begin + i]);
-                   });
-    });
-  });
-}
 
 Status train_rank(const RunConfig& run, const ModelConfig& model, const RunData& data,
                   Communicator& world, Trained& trained) {
@@ -61,8 +42,10 @@ Status train_rank(const RunConfig& run, const ModelConfig& model, const RunData&
     if (status.ok() && world.rank() == 0) trained.losses.push_back(result->loss);
   }
   if (status.ok()) status = (*engine)->data_parallel().settle_values();
-  if (status.ok()) collect(**engine, trained);
-  return status;
+  if (!status.ok()) return status;
+  const std::lock_guard lock(trained.mutex);
+  add_weights(**engine, trained.weights);
+  return {};
 }
 
 Status train_threads(const RunConfig& run, const ModelConfig& model, const RunData& data, int ranks,
@@ -89,28 +72,11 @@ RunConfig without_ranks(RunConfig run) {
   return run;
 }
 
+// Infinite where one of them is no number: a run that diverged equals none.
 double relative(double a, double b) {
+  if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
   const double scale = std::max(std::abs(a), std::abs(b));
   return scale > 0 ? std::abs(a - b) / scale : 0;
-}
-
-// Biases of keys do not matter to attention: their gradients are rounding alone, which an optimizer
-// that divides by a gradient's size makes as large as any other.
-bool is_arbitrary(const std::string& name) { return name.ends_with("k_proj.bias"); }
-
-double weight_difference(const Trained& a, const Trained& b) {
-  double worst = 0;
-  for (const auto& [name, values] : a.weights) {
-    if (is_arbitrary(name)) continue;
-    const std::vector<double>& other = b.weights.at(name);
-    double apart = 0, size = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      apart += (values[i] - other[i]) * (values[i] - other[i]);
-      size += other[i] * other[i];
-    }
-    if (apart > 0) worst = std::max(worst, std::sqrt(apart / size));
-  }
-  return worst;
 }
 
 double tolerance_of(DataType type) {
@@ -146,7 +112,7 @@ Result<Verdict> verify(const RunConfig& run, int ranks, std::FILE* out) {
     fmt::print(out, "{:>6}  {:>20.15g}  {:>20.15g}  {:>10.2e}\n", step, layout.losses[step],
                alone.losses[step], apart);
   }
-  verdict.weight_difference = weight_difference(layout, alone);
+  verdict.weight_difference = weight_difference(layout.weights, alone.weights);
   verdict.same_bits = layout.losses == alone.losses && layout.weights == alone.weights;
   verdict.equal = verdict.loss_difference <= verdict.tolerance;
   return verdict;

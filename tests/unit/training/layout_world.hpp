@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "training/architecture/config.hpp"
 #include "training/engine/engine.hpp"
+#include "training/engine/whole_weights.hpp"
 #include "training/modules/part_runs.hpp"
 #include "training/tensor/element.hpp"
 #include "training/tensor/philox.hpp"
@@ -27,7 +27,7 @@ namespace tutti::training::test {
 
 struct Trained {
   std::vector<double> losses, norms, balance;
-  std::map<std::string, std::vector<double>> weights;  // whole
+  WholeWeights weights;
 };
 
 // What a test looks at on each rank after the last step, one rank at a time.
@@ -67,21 +67,8 @@ inline StepInput step_input(const EngineOptions& options, std::int64_t step) {
 
 inline void collect_weights(Engine& engine, std::mutex& mutex, Trained& trained) {
   ASSERT_TRUE(engine.data_parallel().settle_values().ok());
-  engine.visit_masters([&](const MasterPlace& place) {
-    if (!place.answers) return;
-    const std::lock_guard lock(mutex);
-    std::vector<double>& whole = trained.weights[place.parameter->name];
-    whole.resize(static_cast<std::size_t>(place.parameter->whole_shape.count()));
-    visit(place.value.type(), [&](auto zero) {
-      using T = decltype(zero);
-      for_each_run(*place.parameter, place.begin, place.begin + place.value.count(),
-                   [&](const PartRun& run) {
-                     for (std::int64_t i = 0; i < run.length; ++i)
-                       whole[static_cast<std::size_t>(run.in_whole + i)] =
-                           load(place.value.as<T>()[run.in_part - place.begin + i]);
-                   });
-    });
-  });
+  const std::lock_guard lock(mutex);
+  add_weights(engine, trained.weights);
 }
 
 inline void run_rank(Communicator& world, const EngineOptions& options, int steps,
@@ -165,22 +152,8 @@ inline double difference(const std::vector<double>& a, const std::vector<double>
   return worst;
 }
 
-// Without the biases of keys: attention does not depend on them, so that their gradients are
-// nothing but rounding, which Adam makes as large as any other.
 inline double weight_difference(const Trained& a, const Trained& b) {
-  double worst = a.weights.size() == b.weights.size() ? 0 : 1e300;
-  for (const auto& [name, values] : a.weights) {
-    if (name.ends_with("k_proj.bias")) continue;
-    const auto other = b.weights.find(name);
-    if (other == b.weights.end() || other->second.size() != values.size()) return 1e300;
-    double apart = 0, size = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      apart += (values[i] - other->second[i]) * (values[i] - other->second[i]);
-      size += values[i] * values[i];
-    }
-    if (apart > 0) worst = std::max(worst, std::sqrt(apart / std::max(size, 1e-300)));
-  }
-  return worst;
+  return training::weight_difference(a.weights, b.weights);
 }
 
 }  // namespace tutti::training::test

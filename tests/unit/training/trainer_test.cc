@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -21,6 +22,7 @@
 #include "training/trainer/checkpoint.hpp"
 #include "training/trainer/run_config.hpp"
 #include "training/trainer/setup.hpp"
+#include "training/trainer/verify.hpp"
 #include "unit/training/layout_world.hpp"
 #include "unit/training/model_files.hpp"
 
@@ -229,6 +231,26 @@ TEST_F(Runs, ThatDivergeSayWhereAndKeepTheirCheckpoint) {
     EXPECT_THAT(outcome.status.to_string(), AllOf(HasSubstr("step "), HasSubstr("diverged")));
   }
   EXPECT_NE(newest_checkpoint(folder_.file("ck")), "");
+}
+
+TEST_F(Runs, ThatDivergeVerifyNoLayout) {
+  RunConfig run = config({"optim.warmup=0", "optim.clip=0", "optim.name=sgd", "parallel.zero=3"});
+  run.optim.rate.peak = 1e300;  // the weights are no numbers after a step
+  std::FILE* const out = std::fopen("/dev/null", "w");
+  ASSERT_NE(out, nullptr);
+  const auto verdict = verify(run, 2, out);
+  std::fclose(out);
+  ASSERT_TRUE(verdict.ok()) << verdict.status().to_string();
+  EXPECT_FALSE(verdict->equal);
+  EXPECT_TRUE(std::isinf(verdict->loss_difference));
+}
+
+TEST_F(Runs, SayHowManyRanksTheyNeedWhereThatIsANumber) {
+  EXPECT_EQ(*ranks_of(config({"parallel.dp_shard=3", "parallel.tp=2", "parallel.pp=5"})), 30);
+  EXPECT_THAT(ranks_of(config({})).status().to_string(), HasSubstr("parallel.dp_shard is -1"));
+  const auto many = ranks_of(config({"parallel.dp_shard=65536", "parallel.tp=65536",
+                                     "parallel.pp=65536", "parallel.dp_replicate=65536"}));
+  EXPECT_EQ(many.status().code(), StatusCode::invalid_argument);
 }
 
 TEST_F(Runs, OfWhatCannotBeAreRefusedWithTheEquation) {
