@@ -82,7 +82,8 @@ Status check_degrees(const ModelConfig& config, const Mesh& mesh, const PlanOpti
   return {};
 }
 
-Status check_options(const ModelConfig& config, const Mesh& mesh, const PlanOptions& options) {
+Status check_options(const ModelConfig& config, const Mesh& mesh, const PlanOptions& options,
+                     const PipelineSchedule& schedule) {
   const std::int64_t most = std::int64_t{1} << 30;
   if (options.sequence < 1 || options.sequence > most || options.micro_batch < 1 ||
       options.micro_batch > most || options.bucket_bytes < 1) {
@@ -93,10 +94,15 @@ Status check_options(const ModelConfig& config, const Mesh& mesh, const PlanOpti
   }
   if (options.zero_stage < 0 || options.zero_stage > 3)
     return invalid(fmt::format("zero_stage is {}, but there are 0 to 3", options.zero_stage));
-  const std::int64_t stages = std::int64_t{mesh.pp} * options.chunks_per_rank;
+  if (schedule.rank_count() != mesh.pp || schedule.micro_batches != options.micro_batches) {
+    return invalid(
+        fmt::format("a schedule of {} ranks and {} micro-batches for pp {} and {} micro-batches",
+                    schedule.rank_count(), schedule.micro_batches, mesh.pp, options.micro_batches));
+  }
+  const std::int64_t stages = std::int64_t{mesh.pp} * schedule.chunks_per_rank;
   if (stages > config.layers) {
     return invalid(fmt::format("pp {} x {} chunks = {} stages, but the model has {} layers",
-                               mesh.pp, options.chunks_per_rank, stages, config.layers));
+                               mesh.pp, schedule.chunks_per_rank, stages, config.layers));
   }
   return check_degrees(config, mesh, options);
 }
@@ -161,11 +167,10 @@ void add_memory(const Plan& plan, int rank, const std::vector<Chunk>& chunks, Ra
         state.gradient +
         state_bytes(plan.recipe, static_cast<double>(family.tied), zero, family.shards).gradient;
   }
-  std::vector<std::int64_t> weights;
-  for (const Chunk& chunk : chunks) weights.push_back(std::llround(chunk_bytes(plan, chunk)));
+  std::vector<double> weights;
+  for (const Chunk& chunk : chunks) weights.push_back(chunk_bytes(plan, chunk));
   double& activations = kind(MemoryKind::activation);
-  activations =
-      static_cast<double>(peak_live(plan.schedule.ranks[static_cast<std::size_t>(rank)], weights));
+  activations = peak_live(plan.schedule.ranks[static_cast<std::size_t>(rank)], weights);
   if (plan.options.recompute == Recompute::full)  // of the one block whose backward runs
     activations += block_activation_bytes(plan.config, plan.place(), Recompute::none);
 }
@@ -444,7 +449,7 @@ Result<PlanEstimate> estimate(const ModelConfig& config, const Mesh& mesh,
                            : make_schedule(options.schedule, mesh.pp, options.micro_batches,
                                            options.chunks_per_rank);
   if (!schedule.ok()) return schedule.status();
-  if (Status valid = check_options(config, mesh, options); !valid.ok()) return valid;
+  if (Status valid = check_options(config, mesh, options, *schedule); !valid.ok()) return valid;
   const Result<PipelineChart> chart = run_clock(*schedule, {});
   if (!chart.ok()) return chart.status();
 

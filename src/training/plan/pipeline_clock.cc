@@ -73,13 +73,13 @@ PipelineFigures figures_of(const PipelineChart& chart) {
 std::int64_t peak_live(std::span<const Action> actions) {
   int chunks = 0;
   for (const Action& action : actions) chunks = std::max(chunks, action.chunk + 1);
-  const std::vector<std::int64_t> ones(static_cast<std::size_t>(chunks), 1);
-  return peak_live(actions, ones);
+  const std::vector<double> ones(static_cast<std::size_t>(chunks), 1);
+  return static_cast<std::int64_t>(peak_live(actions, ones));
 }
 
-std::int64_t peak_live(std::span<const Action> actions, std::span<const std::int64_t> weights) {
-  std::int64_t live = 0;
-  std::int64_t peak = 0;
+double peak_live(std::span<const Action> actions, std::span<const double> weights) {
+  double live = 0;
+  double peak = 0;
   for (const Action& action : actions) {
     const auto chunk = static_cast<std::size_t>(action.chunk);
     TRAINING_CHECK(chunk < weights.size(), "a weight for every chunk");

@@ -40,6 +40,6 @@ PipelineFigures figures_of(const PipelineChart& chart);
 // micro-batch from its forward until the last of its backwards is over.
 std::int64_t peak_live(std::span<const Action> actions);
 // The same where those of chunk c are weights[c].
-std::int64_t peak_live(std::span<const Action> actions, std::span<const std::int64_t> weights);
+double peak_live(std::span<const Action> actions, std::span<const double> weights);
 
 }  // namespace tutti::training

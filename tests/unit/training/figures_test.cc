@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "training/plan/memory.hpp"
+#include "training/plan/pipeline_generators.hpp"
 
 namespace tutti::training {
 namespace {
@@ -480,6 +481,26 @@ TEST(PlanTest, WhatDoesNotDivideIsRefused) {
               HasSubstr("6 micro-batches % 4 ranks"));
   EXPECT_THAT(error(mesh_of({.tp = 8}, 8), {.sequence = 9, .sequence_parallel = true}),
               HasSubstr("9 rows"));
+}
+
+TEST(PlanTest, AScheduleOfOneselfMustFitTheMesh) {
+  const auto error = [](const PipelineSchedule& schedule) {
+    const Result<PlanEstimate> made =
+        estimate(llama_8b(), mesh_of({.pp = 4}, 4), {.micro_batches = 8, .own_schedule = schedule});
+    EXPECT_EQ(made.status().code(), StatusCode::invalid_argument);
+    return made.status().message();
+  };
+  EXPECT_THAT(error(gpipe_schedule(2, 8)), HasSubstr("2 ranks and 8 micro-batches for pp 4"));
+  EXPECT_THAT(error(gpipe_schedule(4, 3)), HasSubstr("4 ranks and 3 micro-batches for pp 4"));
+  EXPECT_THAT(error(interleaved_schedule(4, 8, 9)), HasSubstr("36 stages, but the model has 32"));
+}
+
+// What no machine has is still told: more bytes than an int64 holds.
+TEST(PlanTest, ActivationsMayBeManyBytes) {
+  const std::int64_t most = std::int64_t{1} << 30;
+  const PlanEstimate plan =
+      estimated(llama_8b(), mesh_of({}, 1), {.sequence = most, .micro_batch = most});
+  EXPECT_GT(bytes_of(plan.ranks[0], MemoryKind::activation), std::ldexp(1.0, 63));
 }
 
 // Llama 3's first stage of pre-training (table 4) of a plan: 8 x 16 x 128 on 16,384 GPUs.

@@ -178,7 +178,7 @@ TEST(PipelineScheduleTest, PeaksMayBeWeighedByChunk) {
                                        {Action::backward_weight, 1, 0}, {Action::backward, 0, 0},
                                        {Action::forward, 1, 1}};
   EXPECT_EQ(peak_live(actions), 3);
-  const std::int64_t weights[] = {100, 7};
+  const double weights[] = {100, 7};
   EXPECT_EQ(peak_live(actions, weights), 207);
 }
 
@@ -362,6 +362,14 @@ TEST(PipelineDrawingTest, LongChartsGoOnBelow) {
   }
   EXPECT_LE(longest, 40u);
   EXPECT_THAT(text, AllOf(HasSubstr("\nfrom 8\n"), HasSubstr("F11"), HasSubstr("B11")));
+}
+
+// 10,000 ranks x 10^15 - 1 cells are more than an int64 can tell.
+TEST(PipelineDrawingTest, WhatIsTooLongIsNotDrawnHoweverLong) {
+  PipelineChart chart{"long", 1, 1, std::vector<std::vector<TimedAction>>(10'000)};
+  chart.ranks[0].push_back({{Action::forward, 0, 0}, 0, 1});
+  chart.ranks[0].push_back({{Action::backward, 0, 0}, 1, 999'999'999'999'999});
+  EXPECT_THAT(draw_text(chart), HasSubstr("too long to draw"));
 }
 
 std::size_t occurrences(const std::string& text, std::string_view what) {
