@@ -53,6 +53,13 @@ Result<std::vector<std::int32_t>> prompt_of(const Options& options) {
 
 // A line for each token of the prompt: what the model says comes next.
 int print_logits(training::SoloModel& model, const std::vector<std::int32_t>& prompt) {
+  if (const Status status = training::check_prompt(model, prompt); !status.ok())
+    return fail(status);
+  const std::int64_t positions = model.config().positions;
+  if (static_cast<std::int64_t>(prompt.size()) > positions)
+    return fail(Status(
+        StatusCode::invalid_argument,
+        fmt::format("{} tokens are more than the model's {} positions", prompt.size(), positions)));
   const training::Tensor logits = model.logits(prompt);
   training::visit(logits.type(), [&](auto zero) {
     const auto* values = logits.as<decltype(zero)>();

@@ -376,8 +376,11 @@ def checkpoint_tools(folder):
     counts = [len(row.split()) for row in rows[2]]
     expect(rows[0] == rows[1] and counts == [256] * 3 + [0], f"logits: {counts}")
     expect("bf16" in folder.call(tutti, "sample", "again", "--type", "b16", code=1), "the types")
-    text = folder.call(tutti, "sample", "again", "--tokens", "1,2,999", code=1)
-    expect("token 999" in text, text)
+    for options in ((), ("--logits",)):
+        text = folder.call(tutti, "sample", "again", *options, "--tokens", "1,2,999", code=1)
+        expect("token 999" in text, text)
+    text = folder.call(tutti, "sample", "again", "--logits", "--prompt", "x" * 65, code=1)
+    expect("64 positions" in text, text)
     # A model that was written is one to begin with.
     folder.train("model.hf=again", "model.load_weights=true", "train.steps=0", name="c")
     folder.call(tutti, "checkpoint", "reshard", "c.ck", "c")

@@ -194,7 +194,7 @@ Status CheckpointWriter::complete() {
     std::error_code ignored;
     if (status.ok()) fs::remove_all(done->folder, ignored);
     if (status.ok()) status = rename_durably(making, done->folder);
-    if (status.ok()) remove_old_checkpoints(options_.folder, options_.keep);
+    if (status.ok()) remove_old_checkpoints(options_.folder, options_.keep, done->state.step);
   }
   auto worst = least(world, status.ok() ? 1 : -1);
   if (!worst.ok()) return worst.status();

@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "training/architecture/bounded_json.hpp"
 #include "training/architecture/names.hpp"
 #include "training/files/whole_file.hpp"
 #include "training/model/safetensors.hpp"
@@ -98,11 +99,17 @@ std::string checkpoint_state_json(const CheckpointState& state) {
 }
 
 Result<CheckpointState> parse_checkpoint_state(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto parsed = parse_json_object(text, "state.json", {kStateBytesMax, 1});
+  if (!parsed.ok()) return parsed.status();
+  const nlohmann::json& json = *parsed;
   const auto wrong = [](std::string_view what) {
     return Status(StatusCode::corrupt_data, fmt::format("state.json: {}", what));
   };
-  if (!json.is_object()) return wrong("is not a JSON object");
+  // Of any other number the library would make an integer, too.
+  for (const char* const key : {"format", "step", "optimizer_steps", "loss_scale_clean_steps",
+                                "loss_scale_patience", "loss_scale_skipped", "moments"})
+    if (const auto found = json.find(key); found != json.end() && !found->is_number_integer())
+      return wrong(fmt::format("{} is no whole number", key));
   CheckpointState state;
   try {
     if (json.at("format").get<std::int64_t>() != kFormat)
@@ -117,14 +124,15 @@ Result<CheckpointState> parse_checkpoint_state(std::string_view text) {
     json.at("layout").get_to(state.layout);
     json.at("type").get_to(state.type);
     json.at("optimizer").get_to(state.optimizer);
-    json.at("moments").get_to(state.moments);
+    const auto moments = json.at("moments").get<std::int64_t>();
+    if (moments < 0 || moments > 2)
+      return wrong(fmt::format("moments {} is not 0, 1 or 2", moments));
+    state.moments = static_cast<int>(moments);
   } catch (const nlohmann::json::exception& error) {
     return wrong(error.what());
   }
   if (state.step < 0 || state.optimizer_steps < 0 || state.optimizer_steps > state.step)
     return wrong(fmt::format("step {} with {} optimizer steps", state.step, state.optimizer_steps));
-  if (state.moments < 0 || state.moments > 2)
-    return wrong(fmt::format("moments {} is not 0, 1 or 2", state.moments));
   return state;
 }
 
@@ -148,9 +156,12 @@ std::string newest_checkpoint(const std::string& folder) {
   return all.empty() ? std::string() : all.back();
 }
 
-void remove_old_checkpoints(const std::string& folder, std::int64_t keep) {
+void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t last) {
   if (keep <= 0) return;
-  const auto all = list_checkpoints(folder);
+  auto all = list_checkpoints(folder);
+  std::erase_if(all, [last](const std::string& path) {
+    return step_of(fs::path(path).filename().string()) > last;
+  });
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < all.size(); ++i) {
     std::error_code ignored;
     fs::remove_all(all[i], ignored);

@@ -19,7 +19,8 @@ std::string checkpoint_state_json(const CheckpointState& state);
 // Errors  corrupt_data, naming the key.
 Result<CheckpointState> parse_checkpoint_state(std::string_view json);
 
-// All but the newest `keep`; 0 removes none. What cannot be removed stays.
-void remove_old_checkpoints(const std::string& folder, std::int64_t keep);
+// All but the newest `keep` of those up to step `last`; 0 removes none. Those of later steps are of
+// another run, whose folder this was, and stay, as does what cannot be removed.
+void remove_old_checkpoints(const std::string& folder, std::int64_t keep, std::int64_t last);
 
 }  // namespace tutti::training

@@ -29,10 +29,15 @@ std::string extents_text(const Extents& extents) {
   return fmt::format("[{}]", fmt::join(extents, ", "));
 }
 
-// Calls `f` with each element as a double; a type that we cannot hold has none.
+// Whether its elements are numbers that we compute with.
+bool is_readable(const SafetensorsEntry& entry) {
+  return entry.type && is_floating(*entry.type) && size_of(*entry.type) >= 2;
+}
+
+// Calls `f` with each element as a double; one that is not readable has none.
 template <typename F>
 void for_each_element(const SafetensorsEntry& entry, F&& f) {
-  if (!entry.type || !is_floating(*entry.type) || size_of(*entry.type) < 2) return;
+  if (!is_readable(entry)) return;
   visit(*entry.type, [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t at = 0; at + sizeof(T) <= entry.bytes.size(); at += sizeof(T)) {
@@ -98,6 +103,13 @@ TensorDifference compare(const std::string& name, const SafetensorsEntry& a,
     made.problem = extents_text(a.extents) + " against " + extents_text(b.extents);
     return made;
   }
+  if (!is_readable(a) || !is_readable(b)) {
+    if (a.type_name != b.type_name)
+      made.problem = fmt::format("{} against {}", a.type_name, b.type_name);
+    else if (!std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end()))
+      made.problem = fmt::format("other bytes, of {}", a.type_name);
+    return made;
+  }
   const std::vector<double> left = elements(a), right = elements(b);
   double apart = 0, size = 0;
   made.count = static_cast<std::int64_t>(left.size());
@@ -115,13 +127,12 @@ TensorDifference compare(const std::string& name, const SafetensorsEntry& a,
 // A tensor that lies in the file as the parameter is.
 Status load_plain(const WeightFolder& weights, const Parameter& parameter, const Tensor& out) {
   const SafetensorsEntry* entry = weights.find(parameter.name);
-  const bool fits = entry && entry->type && is_floating(*entry->type) &&
-                    static_cast<std::int64_t>(entry->bytes.size() / size_of(*entry->type)) ==
-                        parameter.whole_shape.count();
+  const Shape& whole = parameter.whole_shape;
+  bool fits = entry && is_readable(*entry) && entry->extents.size() == whole.rank();
+  for (std::size_t i = 0; fits && i < whole.rank(); ++i) fits = entry->extents[i] == whole[i];
   if (!fits)
-    return Status(StatusCode::corrupt_data,
-                  fmt::format("{} has no {} of {}", weights.path(), parameter.name,
-                              parameter.whole_shape.to_string()));
+    return Status(StatusCode::corrupt_data, fmt::format("{} has no {} of {}", weights.path(),
+                                                        parameter.name, whole.to_string()));
   const std::vector<double> values = elements(*entry);
   visit(out.type(), [&](auto zero) {
     using T = decltype(zero);

@@ -318,8 +318,7 @@ ConfigSection log_section(LogConfig& c) {
            {"every", integer(c.every, 1, kStepsMax), "Steps between lines."},
            {"jsonl", FlagValue{&c.jsonl}, "Whether to write steps as lines of JSON."},
            {"tensorboard", FlagValue{&c.tensorboard}, "Whether to write TensorBoard's files."},
-           {"trace", TextValue{&c.trace},
-            "A file for the timeline of one step of all ranks; empty: none."}}};
+           {"trace", TextValue{&c.trace}, "A file for the timeline of all ranks; empty: none."}}};
 }
 
 // ---- Names ----

@@ -76,9 +76,6 @@ Result<std::unique_ptr<SoloModel>> SoloModel::open(const std::string& folder, Da
     status = load_whole(*weights, model->config_, parameter, parameter.value);
   });
   if (!status.ok()) return status;
-  model->stage_->visit([](Parameter& parameter) {
-    if (parameter.tied_to) parameter.value = parameter.tied_to->value;
-  });
   return model;
 }
 
@@ -88,8 +85,7 @@ Tensor SoloModel::logits(std::span<const std::int32_t> tokens) {
   return stage_->logits(tokens);
 }
 
-Status sample(SoloModel& model, std::vector<std::int32_t> prompt, const SampleOptions& options,
-              const std::function<void(std::int32_t)>& say) {
+Status check_prompt(const SoloModel& model, std::span<const std::int32_t> prompt) {
   const std::int64_t vocabulary = model.config().vocabulary;
   if (prompt.empty())
     return Status(StatusCode::invalid_argument, "the prompt is empty: there is nothing to go on");
@@ -98,6 +94,12 @@ Status sample(SoloModel& model, std::vector<std::int32_t> prompt, const SampleOp
       return Status(
           StatusCode::invalid_argument,
           fmt::format("token {} of the prompt is outside the vocabulary of {}", token, vocabulary));
+  return {};
+}
+
+Status sample(SoloModel& model, std::vector<std::int32_t> prompt, const SampleOptions& options,
+              const std::function<void(std::int32_t)>& say) {
+  if (const Status status = check_prompt(model, prompt); !status.ok()) return status;
   const Philox random(key_of(options.seed, "sample"));
   const auto window = static_cast<std::size_t>(model.config().positions);
   for (std::int64_t i = 0; i < options.tokens; ++i) {

@@ -48,9 +48,12 @@ class SoloModel {
   std::unique_ptr<Stage> stage_;
 };
 
+// Whether a model may be asked about these tokens. Errors  invalid_argument: none, or one outside
+// the vocabulary.
+Status check_prompt(const SoloModel& model, std::span<const std::int32_t> prompt);
+
 // Calls `say` with each token as it is drawn. Past config().positions tokens the oldest are
-// forgotten. Errors  invalid_argument: a prompt without a token, or with one outside the
-// vocabulary.
+// forgotten. Errors  those of check_prompt().
 Status sample(SoloModel& model, std::vector<std::int32_t> prompt, const SampleOptions& options,
               const std::function<void(std::int32_t)>& say);
 

@@ -140,6 +140,7 @@ CommunicatorOptions communicator_options(const RunConfig& run) {
 }
 
 Result<int> ranks_of(const RunConfig& run) {
+  constexpr std::int64_t kRanksMax = std::int64_t{1} << 30;  // times a degree, within 64 bits
   const ParallelConfig& p = run.parallel;
   const struct {
     const char* name;
@@ -154,6 +155,9 @@ Result<int> ranks_of(const RunConfig& run) {
                                 "many ranks there are: set it, or pass --ranks",
                                 axis.name));
     product *= axis.degree;
+    if (product > kRanksMax)
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("the degrees of [parallel] make more than {} ranks", kRanksMax));
   }
   return static_cast<int>(product);
 }

@@ -19,9 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "training/architecture/names.hpp"
 #include "training/engine/engine.hpp"
 #include "training/model/safetensors.hpp"
 #include "training/trainer/checkpoint_state.hpp"
+#include "training/trainer/checkpoint_tools.hpp"
 #include "unit/training/layout_world.hpp"
 #include "unit/training/model_files.hpp"
 
@@ -270,6 +272,17 @@ TEST(Checkpoint, OnlyTheNewestOnesAreKept) {
   EXPECT_EQ(newest_checkpoint(all.path()), checkpoint_of(all.path(), 4));
 }
 
+// A run that begins anew in a folder does not lose what it has just written.
+TEST(Checkpoint, ThoseOfLaterStepsAreOfAnotherRunAndStay) {
+  const ModelFolder folder;
+  live(layout(Mesh()), {.end = 4, .saves = {{3, folder.path()}, {4, folder.path()}}});
+  live(layout(Mesh()), {.end = 2, .saves = {{1, folder.path()}, {2, folder.path()}}, .keep = 1});
+  EXPECT_THAT(
+      list_checkpoints(folder.path()),
+      ::testing::ElementsAre(checkpoint_of(folder.path(), 2), checkpoint_of(folder.path(), 3),
+                             checkpoint_of(folder.path(), 4)));
+}
+
 TEST(Checkpoint, WhatADeadRunLeftIsIgnoredAndReplaced) {
   const ModelFolder folder;
   const std::string left = checkpoint_of(folder.path(), 2) + ".tmp";
@@ -414,6 +427,57 @@ TEST_F(Damaged, AnotherTypeIsNamedWithTensorAndFile) {
               AllOf(HasSubstr(file("moment_1.safetensors")), HasSubstr(kTensor), HasSubstr("I32")));
 }
 
+// Of the same extents, but of types whose elements are not read.
+TEST_F(Damaged, TensorsThatAreNoNumbersHereDifferByTheirBytes) {
+  const ModelFolder other;
+  fs::copy(path_, other.file("same"));
+  const auto as_integers = [](NamedBytes& t) {
+    if (t.plan.name == kTensor) t.plan.type = DataType::int32;
+    return true;
+  };
+  const auto problem = [&] {
+    const auto found = compare_checkpoints(path_, other.file("same"));
+    EXPECT_TRUE(found.ok());
+    return found.ok() && found->size() == 1 ? found->front().problem : "";
+  };
+  EXPECT_EQ(problem(), "");
+  rewrite("model.safetensors", as_integers);
+  EXPECT_EQ(problem(), "I32 against F32");
+  fs::copy_file(file("model.safetensors"), other.file("same/model.safetensors"),
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(problem(), "");
+  std::vector<std::byte> changed;
+  rewrite("model.safetensors", [&](NamedBytes& t) {
+    if (t.plan.name != kTensor) return true;
+    changed.assign(t.bytes.begin(), t.bytes.end());
+    changed[0] ^= std::byte{1};
+    t.bytes = changed;
+    return true;
+  });
+  EXPECT_EQ(problem(), "other bytes, of I32");
+}
+
+TEST_F(Damaged, AWholeTensorOfOtherExtentsIsRefused) {
+  const auto read = [&] {
+    auto folder = WeightFolder::open(path_);
+    EXPECT_TRUE(folder.ok()) << folder.status().to_string();
+    Arena arena;
+    const ModelConfig model = layout(Mesh()).model;
+    for (const NamedShape& named : parameter_shapes(model)) {
+      if (named.name != kTensor) continue;
+      const Tensor out(arena, MemoryKind::parameter, DataType::float32, named.shape);
+      return load_whole(*folder, model, whole_parameter(named.name, named.shape), out);
+    }
+    return Status(StatusCode::internal, "no such parameter");
+  };
+  EXPECT_TRUE(read().ok());
+  rewrite("model.safetensors", [](NamedBytes& t) {
+    if (t.plan.name == kTensor) std::swap(t.plan.extents[0], t.plan.extents[1]);
+    return true;
+  });
+  EXPECT_THAT(read().to_string(), HasSubstr(kTensor));
+}
+
 TEST_F(Damaged, ATensorThatTheModelHasNotIsNamed) {
   EngineOptions smaller = layout(Mesh());
   smaller.model.layers = 3;
@@ -451,6 +515,8 @@ TEST_F(Damaged, AStateThatIsNotOneIsNamedWithItsKey) {
               AllOf(HasSubstr(path_), HasSubstr("format 2 is not 1")));
   EXPECT_THAT(with("\"moments\"", "\"moment\""), AllOf(HasSubstr(path_), HasSubstr("moments")));
   EXPECT_THAT(with("\"step\": 1", "\"step\": -1"), HasSubstr("step -1"));
+  EXPECT_THAT(with("\"step\": 1", "\"step\": 1e300"), HasSubstr("step is no whole number"));
+  EXPECT_THAT(with("\"moments\": 2", "\"moments\": 4294967298"), HasSubstr("moments 4294967298"));
   EXPECT_THAT(with("{", "["), AllOf(HasSubstr(path_), HasSubstr("state.json")));
   EXPECT_EQ(with("1", "1"), "");
 }
