@@ -79,6 +79,11 @@ Status check_experts(const ModelConfig& c) {
   if (c.experts_per_token < 1 || c.experts_per_token > c.experts)
     return wrong(fmt::format("experts_per_token is {}, must be in 1 .. {} (experts)",
                              c.experts_per_token, c.experts));
+  // Each has its own names and shapes, of which parameter_shapes() makes a list.
+  constexpr std::int64_t kMostTogether = std::int64_t{1} << 20;
+  if (c.layers * c.experts > kMostTogether)
+    return wrong(fmt::format("layers * experts is {}, must be at most {}", c.layers * c.experts,
+                             kMostTogether));
   return {};
 }
 

@@ -250,7 +250,8 @@ Result<SafetensorsContents> parse_safetensors(std::span<const std::byte> file) {
 class SafetensorsFile::Mapping {
  public:
   static Result<std::shared_ptr<const Mapping>> of(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // Opening a pipe that nobody writes must not wait; of files O_NONBLOCK changes nothing.
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return system_failure("open", path);
     Result<std::shared_ptr<const Mapping>> mapping = of_descriptor(file, path);
     ::close(file);

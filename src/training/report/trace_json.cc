@@ -20,8 +20,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 30;
-// Of times in a file: a hundred years, so that sums and differences stay far from overflow.
-constexpr double kMicrosecondsMax = 3.2e15;
+// Of times in a file: thirty years. An event ends by twice that, and aligned() adds as much as
+// origins differ: 64 bits hold the three.
+constexpr double kMicrosecondsMax = 1e15;
 // Of origins: the year 2116, for the same reason.
 constexpr std::int64_t kOriginMaxNs = std::int64_t{1} << 62;
 

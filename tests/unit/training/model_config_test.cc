@@ -270,9 +270,10 @@ TEST(ModelConfigCheck, NamesTheEquationThatDoesNotHold) {
       {"tiny-mixtral", [](ModelConfig& c) { c.experts = 0; }, "experts is 0"},
       {"tiny-mixtral", [](ModelConfig& c) { c.experts_per_token = 5; }, "experts_per_token is 5"},
       {"tiny-mixtral", [](ModelConfig& c) { c.capacity_factor = -1; }, "capacity_factor"},
+      {"tiny-mixtral", [](ModelConfig& c) { c.layers = c.experts = 1 << 16; }, "layers * experts"},
       {"tiny-mixtral",
        [](ModelConfig& c) {
-         c.layers = c.experts = 1 << 16;
+         c.layers = c.experts = 1 << 10;
          c.hidden = c.intermediate = 1 << 24;
        },
        "2^60"},

@@ -160,8 +160,9 @@ TEST_P(Wide, SpansThatDoNotDecayOnlyFollowTheGradient) {
 }
 
 TEST_P(Wide, GradientsAreScaledFirst) {
-  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
-    const OptimizerSettings settings{.kind = kind};
+  for (const OptimizerSettings& settings :
+       {OptimizerSettings{}, OptimizerSettings{.kind = OptimizerKind::sgd},
+        OptimizerSettings{.kind = OptimizerKind::sgd, .momentum = 0}}) {
     const OptimizerSpan once = make_span(arena_, GetParam(), 50);
     const OptimizerSpan scaled = make_span(arena_, GetParam(), 50);
     fill(once.gradient, 7, 1);

@@ -145,6 +145,11 @@ TEST(Metrics, ALineIsAJsonObjectThatReadsBack) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["lr"], 3e-4);
+  EXPECT_EQ(json["gradient_norm"], 0.5125);
+  EXPECT_EQ(json["tokens_per_second"], 12345);
+  EXPECT_EQ(json["mfu"], 0.412);
+  EXPECT_EQ(json["exposed_communication"], 0.031);
+  EXPECT_EQ(json["seconds"], 0.25);
   EXPECT_EQ(json["tokens"], 12288);
   const auto back = parse_metrics(line);
   ASSERT_TRUE(back.ok()) << back.status().to_string();

@@ -215,6 +215,9 @@ TEST(SafetensorsFile, OpensFindsAndNamesThePathOfWhatIsWrong) {
   EXPECT_EQ(missing.code(), StatusCode::system_error);
   EXPECT_THAT(missing.message(), HasSubstr(folder.file("none")));
   EXPECT_EQ(SafetensorsFile::open(folder.path()).status().code(), StatusCode::system_error);
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);  // opening must not wait for a writer
+  EXPECT_THAT(SafetensorsFile::open(folder.file("pipe")).status().message(),
+              HasSubstr("not a regular file"));
   const Status empty = SafetensorsFile::open(folder.put("empty", "")).status();
   EXPECT_EQ(empty.code(), StatusCode::corrupt_data);
   EXPECT_THAT(empty.message(), HasSubstr(folder.file("empty")));

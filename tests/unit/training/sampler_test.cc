@@ -126,6 +126,7 @@ TEST_F(SamplerOverCorpus, TargetsAreTheTokensThatFollow) {
   const Sampler sampler = sampler_of(corpus, {100, 900}, 8, Order::shuffled);
   Tokens tokens(24), targets(24);
   EXPECT_EQ(sampler.fill(5, 3, tokens, targets), 24);
+  EXPECT_EQ(sampler.count_targets(5, 3), 24);
   for (std::size_t i = 0; i < 24; ++i) {
     const auto row = static_cast<std::int64_t>(5 + i / 8);
     EXPECT_EQ(tokens[i], 100 + sampler.window(row) * 8 + static_cast<std::int64_t>(i % 8));

@@ -158,8 +158,13 @@ TEST_F(EventFile, ReadsBack) {
   ASSERT_TRUE(writer->write(1.7e9 + 0.25, 0, scalars).ok());
   StepMetrics metrics;
   metrics.step = 1'000'000'007;
+  metrics.loss = 1.5;
   metrics.learning_rate = 3e-4;
+  metrics.gradient_norm = 0.75;
+  metrics.tokens_per_second = 12345;
   metrics.mfu = 0.412;
+  metrics.exposed_communication = 0.031;
+  metrics.seconds = 0.25;
   metrics.more = {{"validation_loss", 2.5}};
   ASSERT_TRUE(writer->write(1.7e9 + 1, metrics).ok());
 
@@ -176,9 +181,13 @@ TEST_F(EventFile, ReadsBack) {
               ElementsAre(std::pair("x/y"s, -0.5f), std::pair(scalars[1].tag, 0.0f)));
   const Event second = event_of(records[2]);
   EXPECT_EQ(second.step, 1'000'000'007u);
-  EXPECT_THAT(second.scalars, testing::Contains(std::pair("train/lr"s, 3e-4f)));
-  EXPECT_THAT(second.scalars, testing::Contains(std::pair("speed/mfu"s, 0.412f)));
-  EXPECT_EQ(second.scalars.back(), std::pair("train/validation_loss"s, 2.5f));
+  EXPECT_THAT(
+      second.scalars,
+      ElementsAre(
+          std::pair("train/loss"s, 1.5f), std::pair("train/lr"s, 3e-4f),
+          std::pair("train/gradient_norm"s, 0.75f), std::pair("speed/tokens_per_second"s, 12345.0f),
+          std::pair("speed/mfu"s, 0.412f), std::pair("speed/exposed_communication"s, 0.031f),
+          std::pair("speed/step_seconds"s, 0.25f), std::pair("train/validation_loss"s, 2.5f)));
 }
 
 TEST_F(EventFile, WritersOfTheSameSecondHaveFilesOfTheirOwn) {

@@ -120,6 +120,10 @@ TEST_F(TokenFiles, NamesTheFirstTokenPastTheVocabulary) {
   const Status status = file->check_vocabulary(50257);
   EXPECT_EQ(status.code(), StatusCode::corrupt_data);
   EXPECT_THAT(status.message(), HasSubstr("token 2 is 50257"));
+  // One that no int32 can hold is in no vocabulary.
+  const auto wide = TokenFile::open(put("w.bin", header(20240801, 7, 1) + "\xff\xff\xff\xff"));
+  ASSERT_TRUE(wide.ok());
+  EXPECT_FALSE(wide->check_vocabulary(std::int64_t{1} << 31).ok());
 }
 
 TEST_F(TokenFiles, RefusesWhatIsCutOffOrDoesNotAddUp) {

@@ -150,6 +150,23 @@ TEST_F(TraceFile, MergedFilesAreOnOneTime) {
   EXPECT_THAT(twice.message(), HasSubstr("has rank 1"));
 }
 
+// Of the latest times and the most distant origins that a file may have: none overflows.
+TEST_F(TraceFile, WhateverIsReadCanBeAligned) {
+  for (const std::string us : {"1e15", "3.2e15"}) {
+    const std::string text =
+        R"([{"name":"clock_origin","ph":"M","pid":0,"args":{"unix_ns":0}},)"
+        R"({"name":"clock_origin","ph":"M","pid":1,"args":{"unix_ns":4611686018427387904}},)"
+        R"({"name":"e","ph":"X","pid":1,"tid":"compute","ts":)" +
+        us + R"(,"dur":)" + us + "}]";
+    auto read = parse_trace_json(text);
+    ASSERT_EQ(read.ok(), us == "1e15") << us;
+    if (!read.ok()) continue;
+    const std::vector<RankTrace> all = aligned(*std::move(read));
+    EXPECT_EQ(all.at(1).events.at(0).begin_ns, 5'611'686'018'427'387'904);
+    EXPECT_EQ(all.at(1).events.at(0).end_ns, 6'611'686'018'427'387'904);
+  }
+}
+
 TEST_F(TraceFile, ACollectedTraceReadsBack) {
   Trace trace(2);
   const std::int64_t begin = Trace::now_ns();

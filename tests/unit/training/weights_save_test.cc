@@ -133,22 +133,32 @@ TEST(SaveModel, ReplacesWhatWasThereInEitherForm) {
   EXPECT_FALSE(folder.has("model.safetensors"));
 }
 
+// Neither of the new weights nor of those that were there before.
+void expect_a_failure_leaves_nothing(std::uint64_t shard, std::uint64_t shard_before) {
+  const ModelFolder folder;
+  ASSERT_TRUE(save_model(folder.path(), llama_config(), {DataType::float32, shard_before},
+                         [](const NamedShape& p) -> Result<Tensor> { return sample_values(p); })
+                  .ok());
+  int left = 9;
+  const Status status = save_model(folder.path(), llama_config(), {DataType::float32, shard},
+                                   [&](const NamedShape& p) -> Result<Tensor> {
+                                     EXPECT_FALSE(WeightFolder::open(folder.path()).ok());
+                                     if (left-- == 0)
+                                       return Status(StatusCode::peer_lost, "rank 3 hung up", 3);
+                                     return sample_values(p);
+                                   });
+  EXPECT_EQ(status.code(), StatusCode::peer_lost);
+  EXPECT_EQ(status.culprit(), 3);
+  EXPECT_FALSE(WeightFolder::open(folder.path()).ok());
+  for (const auto& item : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_NE(item.path().extension(), ".tmp");
+}
+
 TEST(SaveModel, AFailureLeavesNothingThatOpens) {
-  for (const std::uint64_t shard : {std::uint64_t{1} << 40, std::uint64_t{500}}) {
-    const ModelFolder folder;
-    int left = 9;
-    const Status status = save_model(folder.path(), llama_config(), {DataType::float32, shard},
-                                     [&](const NamedShape& p) -> Result<Tensor> {
-                                       if (left-- == 0)
-                                         return Status(StatusCode::peer_lost, "rank 3 hung up", 3);
-                                       return sample_values(p);
-                                     });
-    EXPECT_EQ(status.code(), StatusCode::peer_lost);
-    EXPECT_EQ(status.culprit(), 3);
-    EXPECT_FALSE(WeightFolder::open(folder.path()).ok());
-    for (const auto& item : std::filesystem::directory_iterator(folder.path()))
-      EXPECT_NE(item.path().extension(), ".tmp");
-  }
+  constexpr std::uint64_t kOneFile = std::uint64_t{1} << 40, kShards = 500;
+  for (const std::uint64_t shard : {kOneFile, kShards})
+    for (const std::uint64_t before : {kOneFile, kShards})
+      expect_a_failure_leaves_nothing(shard, before);
 }
 
 TEST(SaveModel, RefusesTypesAndFoldersThatCannotBe) {
