@@ -157,6 +157,11 @@ class Script(unittest.TestCase):
         self.assertEqual(kept["types"]["f32"]["tutti"]["step_ms"]["median"], 10.0)
         self.assertEqual(kept["types"]["f32"]["torch"]["parameters"], 7)
 
+    def test_an_abbreviation_which_would_put_a_path_into_the_record_is_refused(self):
+        with self.assertRaises(SystemExit) as refused:
+            self.run_script(self.tutti(), "--python", self.torch, "--corp", str(self.corpus))
+        self.assertEqual(refused.exception.code, 2)
+
     def test_without_torch_tutti_is_measured_and_the_reason_told(self):
         lacks = self.program("lacks", "import sys\nsys.exit('No module named torch')\n")
         code, told = self.run_script(self.tutti(), "--python", lacks)

@@ -109,9 +109,7 @@ std::int64_t ExpertRows::of(std::int64_t expert) const {
   return std::accumulate(first, first + sources, std::int64_t{0});
 }
 
-std::int64_t ExpertRows::total() const {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-}
+std::int64_t ExpertRows::total() const { return training::total(counts); }
 
 std::int64_t expert_capacity(const Routing& routing, double capacity_factor) {
   if (capacity_factor == 0) return std::numeric_limits<std::int64_t>::max();

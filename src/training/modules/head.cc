@@ -31,15 +31,6 @@ std::int64_t rows_at_a_time(std::int64_t columns) {
   return std::max(kLeast, kElements / std::max<std::int64_t>(1, columns));
 }
 
-// visit() of a type that sums are of.
-template <typename F>
-void visit_wide(DataType type, const F& f) {
-  if (type == DataType::float64)
-    f(double{});
-  else
-    f(float{});
-}
-
 // What a rank knows of each row, and then what all know.
 struct RowNumbers {
   RowNumbers(const Context& context, std::int64_t rows)

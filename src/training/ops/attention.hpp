@@ -34,7 +34,7 @@ struct AttentionOutput {
 };
 
 // out = softmax(q k^T / sqrt(head_size), rows up to this one) v. Sums are of wide_type().
-// Cost  2 batch heads sequence^2 head_size multiplications, half of a matrix of scores twice.
+// Cost  batch heads sequence^2 head_size multiplications: half of a matrix of scores, twice.
 AttentionOutput attention_forward(const AttentionShape& shape, const AttentionInput& input,
                                   Arena& arena);
 

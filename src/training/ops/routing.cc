@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include "training/ops/targets.hpp"
@@ -196,13 +195,6 @@ void backward_as(const Routing& routing, const Tensor& dweights, double balance_
                     routing.weights.as<W>() + row * routing.per_row,
                     dweights.as<W>() + row * routing.per_row, gradient);
   }
-}
-
-// Calls f with a zero of float or double.
-template <typename F>
-void visit_wide(DataType type, const F& f) {
-  if (type == DataType::float64) return f(double{});
-  f(float{});
 }
 
 }  // namespace

@@ -64,4 +64,11 @@ decltype(auto) visit(DataType type, F&& f) {
   }
 }
 
+// visit() of a type that sums are of. Requires  type == wide_type(type).
+template <typename F>
+decltype(auto) visit_wide(DataType type, F&& f) {
+  TRAINING_CHECK(type == wide_type(type), "sums are of a wide type");
+  return type == DataType::float64 ? f(double{}) : f(float{});
+}
+
 }  // namespace tutti::training

@@ -259,27 +259,32 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, Rotary, ::testing::ValuesIn(instructio
                          instruction_set_name);
 
 TEST_P(Rotary, TurnsPairsAsComplexNumbers) {
-  Arena arena;
-  for (const std::int64_t size : {2, 6, 16, 40, 64}) {
-    const std::int64_t batch = 2, sequence = 9, heads = 3;
-    Tensor x(arena, MemoryKind::activation, DataType::float64, {batch * sequence, heads * size});
-    fill_normal(x, "x");
-    const Matrix before = elements(x);
-    RotaryPositions(size, 500, DataType::float64).rotate(x, sequence);
-    const Matrix after = elements(x);
-    for (std::int64_t row = 0; row < batch * sequence; ++row)
-      for (std::int64_t h = 0; h < heads; ++h)
-        for (std::int64_t i = 0; i < size / 2; ++i) {
-          const auto a = static_cast<std::size_t>((row * heads + h) * size + i);
-          const std::size_t b = a + static_cast<std::size_t>(size / 2);
-          const double angle =
-              static_cast<double>(row % sequence) *
-              std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
-          const auto turned = std::complex(before[a], before[b]) * std::polar(1.0, angle);
-          EXPECT_NEAR(after[a], turned.real(), 1e-14);
-          EXPECT_NEAR(after[b], turned.imag(), 1e-14);
-        }
-  }
+  const std::vector<std::pair<DataType, double>> tolerances = {{DataType::float64, 1e-14},
+                                                               {DataType::float32, 2e-6},
+                                                               {DataType::bfloat16, 2e-2},
+                                                               {DataType::float16, 3e-3}};
+  for (const auto& [type, tolerance] : tolerances)
+    for (const std::int64_t size : {2, 6, 16, 40, 64}) {
+      Arena arena;
+      const std::int64_t batch = 2, sequence = 9, heads = 3;
+      Tensor x(arena, MemoryKind::activation, type, {batch * sequence, heads * size});
+      fill_normal(x, "x");
+      const Matrix before = elements(x);
+      RotaryPositions(size, 500, type).rotate(x, sequence);
+      const Matrix after = elements(x);
+      for (std::int64_t row = 0; row < batch * sequence; ++row)
+        for (std::int64_t h = 0; h < heads; ++h)
+          for (std::int64_t i = 0; i < size / 2; ++i) {
+            const auto a = static_cast<std::size_t>((row * heads + h) * size + i);
+            const std::size_t b = a + static_cast<std::size_t>(size / 2);
+            const double angle =
+                static_cast<double>(row % sequence) *
+                std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(size));
+            const auto turned = std::complex(before[a], before[b]) * std::polar(1.0, angle);
+            EXPECT_NEAR(after[a], turned.real(), tolerance) << to_string(type);
+            EXPECT_NEAR(after[b], turned.imag(), tolerance) << to_string(type);
+          }
+    }
 }
 
 TEST_P(Rotary, BackwardTurnsBack) {

@@ -182,6 +182,21 @@ TEST(BlockNames, AreThoseOfHuggingFace) {
   EXPECT_EQ(names(Architecture::mixtral), mixtral);
 }
 
+// By the square root of the number of additions: two of each of the two layers.
+TEST_P(BlockOf, BeginsSmallerWhereItAddsToTheResidualStream) {
+  OneRank rank;
+  int smaller = 0;
+  make_block(GetParam())(rank.context)->visit([&](Parameter& p) {
+    if (p.initial.kind != Initial::Kind::normal) return;
+    const bool adds = p.name.find("o_proj") != std::string::npos ||
+                      p.name.find("down_proj") != std::string::npos ||
+                      p.name.find(".w2.") != std::string::npos;
+    EXPECT_DOUBLE_EQ(p.initial.deviation, adds ? 0.02 / 2 : 0.02) << p.name;
+    smaller += adds;
+  });
+  EXPECT_EQ(smaller, GetParam() == Architecture::mixtral ? 5 : 2);
+}
+
 TEST(BlockMixture, IsThereIfTheModelHasExperts) {
   OneRank rank(DataType::float32, 1, 4);
   EXPECT_EQ(Block(config_of(Architecture::llama), 0, rank.context).mixture(), nullptr);

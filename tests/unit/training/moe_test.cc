@@ -99,6 +99,22 @@ TEST(Mixture, DropsWhatIsBeyondTheCapacity) {
   EXPECT_EQ(mixture.dropped(), beyond);  // 0.75 * 100 * 2 / 8, rounded up, is 19
 }
 
+// Both of two experts are chosen, so that roundings move no row to another one.
+TEST(Mixture, OfNarrowTypesIsFloat64Rounded) {
+  struct Case {
+    DataType type;
+    double tolerance;
+  };
+  RunShape shape = {.batch = 2, .sequence = 6, .size = 6, .balance_scale = 0.4};
+  const RunResult exact = run_sharded(make_mixture(mixtral(2)), shape);
+  for (const Case& c : {Case{DataType::bfloat16, 3e-2}, Case{DataType::float16, 4e-3},
+                        Case{DataType::float32, 2e-6}}) {
+    SCOPED_TRACE(to_string(c.type));
+    shape.type = c.type;
+    expect_close(run_sharded(make_mixture(mixtral(2)), shape), exact, c.tolerance);
+  }
+}
+
 // With all experts alike, it matters not which are chosen.
 TEST(Mixture, OfEqualExpertsIsAnMlp) {
   const ModelConfig config = mixtral(4);

@@ -108,8 +108,7 @@ TEST(Overlap, ValuesAreFetchedOneBlockAhead) {
   }
 }
 
-// ---- Measured by hand
-// ----------------------------------------------------------------------------
+// ---- Measured by hand --------------------------------------------------------------------------
 
 struct Timed {
   double step_us = 0;               // the median

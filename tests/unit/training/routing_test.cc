@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -111,41 +112,53 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, RowArithmetic, ::testing::ValuesIn(ins
                          instruction_set_name);
 
 TEST_P(RowArithmetic, IsTheFormula) {
+  struct Case {
+    DataType type;
+    double rounding;  // of what is stored in it, relative
+  };
   constexpr std::int64_t kDropped = Placement::kDropped;
   const Placement placement = {2, {3, 0, kDropped, 1, 2, kDropped}};
-  for (const std::int64_t size : {1, 7, 16, 37}) {
-    Arena arena;
-    const auto normal = [&](const Shape& shape, std::string_view key) {
-      Tensor made(arena, MemoryKind::activation, DataType::float64, shape);
-      fill_normal(made, key);
-      return made;
-    };
-    const Tensor x = normal({3, size}, "x"), weights = normal({3, 2}, "weights");
-    const Tensor placed = normal({4, size}, "placed"), y = normal({3, size}, "y");
-    const Tensor products = normal({3, 2}, "products");
-    sum_slots(placed, placement, weights, y);
-    slot_products(placed, placement, x, products);
-    for (std::int64_t a = 0; a < 6; ++a) {
-      const std::int64_t position = placement.positions[static_cast<std::size_t>(a)];
-      double product = 0;
-      for (std::int64_t i = 0; i < size && position != kDropped; ++i)
-        product += element(x, a / 2 * size + i) * element(placed, position * size + i);
-      EXPECT_NEAR(element(products, a), product, 1e-13);
+  for (const Case& c : {Case{DataType::float64, 0}, Case{DataType::float32, 0},
+                        Case{DataType::bfloat16, 0x1p-8}, Case{DataType::float16, 0x1p-11}})
+    for (const std::int64_t size : {1, 7, 16, 37}) {
+      SCOPED_TRACE(std::string(to_string(c.type)) + " " + std::to_string(size));
+      Arena arena;
+      const DataType wide = wide_type(c.type);
+      const double exact = wide == DataType::float64 ? 1e-13 : 1e-5;  // of sums before they are
+      const auto normal = [&](DataType type, const Shape& shape, std::string_view key) {
+        Tensor made(arena, MemoryKind::activation, type, shape);
+        fill_normal(made, key);
+        return made;
+      };
+      const Tensor x = normal(c.type, {3, size}, "x"), weights = normal(wide, {3, 2}, "weights");
+      const Tensor placed = normal(c.type, {4, size}, "placed"), y = normal(c.type, {3, size}, "y");
+      const Tensor products = normal(wide, {3, 2}, "products");
+      sum_slots(placed, placement, weights, y);
+      slot_products(placed, placement, x, products);
+      for (std::int64_t a = 0; a < 6; ++a) {
+        const std::int64_t position = placement.positions[static_cast<std::size_t>(a)];
+        double product = 0;
+        for (std::int64_t i = 0; i < size && position != kDropped; ++i)
+          product += element(x, a / 2 * size + i) * element(placed, position * size + i);
+        EXPECT_NEAR(element(products, a), product, exact);
+      }
+      for (std::int64_t i = 0; i < 3 * size; ++i) {
+        double sum = 0;
+        for (std::int64_t a = i / size * 2; a < i / size * 2 + 2; ++a)
+          if (const auto at = placement.positions[static_cast<std::size_t>(a)]; at != kDropped)
+            sum += element(weights, a) * element(placed, at * size + i % size);
+        EXPECT_NEAR(element(y, i), sum, exact + c.rounding * std::abs(sum));  // rounded once
+      }
+      place_rows(x, placement, weights, placed);
+      for (std::int64_t a = 0; a < 6; ++a) {
+        const std::int64_t at = placement.positions[static_cast<std::size_t>(a)];
+        for (std::int64_t i = 0; i < size && at != kDropped; ++i) {
+          const double product = element(weights, a) * element(x, a / 2 * size + i);
+          EXPECT_NEAR(element(placed, at * size + i), product,
+                      (wide == DataType::float64 ? 1e-15 : 1e-6) + c.rounding * std::abs(product));
+        }
+      }
     }
-    for (std::int64_t i = 0; i < 3 * size; ++i) {
-      double sum = 0;
-      for (std::int64_t a = i / size * 2; a < i / size * 2 + 2; ++a)
-        if (const auto at = placement.positions[static_cast<std::size_t>(a)]; at != kDropped)
-          sum += element(weights, a) * element(placed, at * size + i % size);
-      EXPECT_NEAR(element(y, i), sum, 1e-13);
-    }
-    place_rows(x, placement, weights, placed);
-    for (std::int64_t i = 0; i < size; ++i) {
-      EXPECT_NEAR(element(placed, i), element(weights, 1) * element(x, i), 1e-15);
-      EXPECT_NEAR(element(placed, 2 * size + i), element(weights, 4) * element(x, 2 * size + i),
-                  1e-15);
-    }
-  }
 }
 
 }  // namespace
