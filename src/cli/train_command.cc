@@ -82,7 +82,8 @@ RunOutcome train_here(const RunConfig& run, Communicator& world) {
   return outcome;
 }
 
-// What several ranks say in the same words is said once.
+// What several ranks say in the same words is said once. Who lost others did so because one of them
+// failed: that one's code tells more.
 int train_threads(const RunConfig& run, int ranks) {
   auto worlds = Communicator::for_threads(ranks, training::communicator_options(run));
   if (!worlds.ok()) return refuse(worlds.status());
@@ -98,7 +99,7 @@ int train_threads(const RunConfig& run, int ranks) {
     const bool is_new = said.insert(outcome.status.to_string()).second;
     const int its =
         is_new ? report(outcome.status, outcome.ending) : static_cast<int>(outcome.ending);
-    if (code == 0) code = its;
+    if (code == 0 || code == static_cast<int>(Ending::lost)) code = its != 0 ? its : code;
   }
   return code;
 }
@@ -121,6 +122,10 @@ int verify(const RunConfig& run, int ranks) {
     if (!degrees.ok()) return refuse(degrees.status());
     ranks = *degrees;
   }
+  if (ranks > kRanksMax)
+    return refuse(
+        Status(StatusCode::invalid_argument,
+               fmt::format("the degrees make {} ranks; at most {} are threads", ranks, kRanksMax)));
   auto verdict = training::verify(run, ranks, stdout);
   if (!verdict.ok()) return refuse(verdict.status());
   fmt::print("\nlargest difference: losses {:.2e} (tolerance {:.0e}), weights {:.2e}\n",
@@ -179,6 +184,8 @@ int plan(const RunConfig& run, const Options& asked) {
   auto estimate = training::estimate(*model, engine->mesh, options);
   if (!estimate.ok()) return refuse(estimate.status());
   fmt::print("{}", training::plan_table(*estimate));
+  if (engine->recompute.every > 1)
+    fmt::print("activations are told as if each block were computed again by itself\n");
   return asked.drawing.empty() ? 0 : draw(options, engine->mesh.pp, asked.drawing);
 }
 

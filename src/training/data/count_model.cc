@@ -70,6 +70,9 @@ double CountModel::probability(std::span<const std::int32_t> before, std::int32_
 
 Result<CountModel> train_count_model(const Corpus& corpus) {
   if (const Status status = check_bytes(corpus); !status.ok()) return status;
+  if (corpus.train().size() > kCountedBytesMax)
+    return Status(StatusCode::invalid_argument,
+                  "a count model learns from less than 2^32 bytes; the corpus has more");
   CountModel model;
   std::vector<std::int32_t> bytes(static_cast<std::size_t>(kPiece));
   const TokenRange range = corpus.train();

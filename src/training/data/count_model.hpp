@@ -50,7 +50,11 @@ class CountModel {
   std::array<std::int32_t, 2> last_ = {-1, -1};  // the bytes before the next call's, -1: none
 };
 
-// Trains on the corpus's train range. Errors  invalid_argument when its tokens are no bytes.
+// What counts of 32 bits are enough for.
+inline constexpr std::int64_t kCountedBytesMax = (std::int64_t{1} << 32) - 1;
+
+// Trains on the corpus's train range. Errors  invalid_argument when its tokens are no bytes, or
+// more than kCountedBytesMax.
 Result<CountModel> train_count_model(const Corpus& corpus);
 
 // -log2 of the range's probability by its bytes; the first two see shorter contexts.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -84,6 +85,18 @@ Status write_at(int file, std::string_view path, std::uint64_t at,
 Status rename_durably(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) return system_failure("rename to", to);
   return sync_folder_of(to);
+}
+
+Status replace_folder_durably(const std::string& from, const std::string& to) {
+  const int swapped = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
+  if (swapped == 0) return sync_folder_of(to);
+  if (errno == ENOENT) return rename_durably(from, to);
+  if (errno != EINVAL && errno != ENOSYS) return system_failure("exchange with", to);
+  // A file system that cannot exchange names: for a moment the older one has another.
+  const std::string aside = to + ".old";
+  if (::rename(to.c_str(), aside.c_str()) != 0) return system_failure("rename to", aside);
+  if (const Status status = rename_durably(from, to); !status.ok()) return status;
+  return rename_durably(aside, from);
 }
 
 Status remove_file(const std::string& path) {

@@ -31,6 +31,10 @@ Status write_at(int file, std::string_view path, std::uint64_t at,
 // Renames, and returns when the new name is on the disk. Errors  system_error.
 Status rename_durably(const std::string& from, const std::string& to);
 
+// The same for a folder, which may take the place of another: that one is there until this one is,
+// and then has the name `from`. Errors  system_error.
+Status replace_folder_durably(const std::string& from, const std::string& to);
+
 // Removes a file; one that does not exist is fine. Errors  system_error.
 Status remove_file(const std::string& path);
 

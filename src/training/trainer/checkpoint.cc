@@ -192,8 +192,8 @@ Status CheckpointWriter::complete() {
     if (status.ok())
       status = write_text_file(making + "/state.json", checkpoint_state_json(done->state));
     std::error_code ignored;
-    if (status.ok()) fs::remove_all(done->folder, ignored);
-    if (status.ok()) status = rename_durably(making, done->folder);
+    if (status.ok()) status = replace_folder_durably(making, done->folder);
+    if (status.ok()) fs::remove_all(making, ignored);  // an older one of the same step
     if (status.ok()) remove_old_checkpoints(options_.folder, options_.keep, done->state.step);
   }
   auto worst = least(world, status.ok() ? 1 : -1);

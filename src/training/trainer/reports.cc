@@ -58,6 +58,8 @@ Result<std::unique_ptr<Reports>> Reports::make(const RunConfig& run, Engine& eng
   return made;
 }
 
+Reports::~Reports() { engine_.timeline().set_sink({}); }
+
 Status Reports::step(const StepMetrics& metrics) {
   if (!shows_) return {};
   progress_->update(metrics);

@@ -23,6 +23,8 @@ class Reports {
   static Result<std::unique_ptr<Reports>> make(const RunConfig& run, Engine& engine,
                                                std::int64_t first_step);
 
+  ~Reports();  // the engine's timeline no longer tells it
+
   Status step(const StepMetrics& metrics);
   void note(const std::string& text);
 

@@ -286,7 +286,7 @@ ConfigSection memory_section(MemoryConfig& c) {
   return {"memory",
           "What is computed again instead of kept.",
           {{"recompute", recompute_word(c.recompute),
-            "What backward computes a second time: nothing, the attention's inner part, each "
+            "What backward computes a second time: nothing, what is cheap within blocks, each "
             "block, or K blocks at a time."}}};
 }
 

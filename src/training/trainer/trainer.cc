@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,7 @@ class Run {
   Status open_data();
   Status make_engine();
   Status begin_weights();
+  Status agree_on(const std::string& checkpoint);
   Status say_what_runs();
   Status steps();
   Status one_step(std::int64_t step);
@@ -112,12 +115,34 @@ Status Run::make_engine() {
   return {};
 }
 
+// Ranks that see different folders would each begin with weights of their own.
+Status Run::agree_on(const std::string& checkpoint) {
+  std::int64_t step = -1;  // none
+  if (!checkpoint.empty()) {
+    auto state = read_checkpoint_state(checkpoint);
+    if (!state.ok()) return state.status().with_context("resuming");
+    step = state->step;
+  }
+  std::int64_t ends[] = {step, -step};
+  const Status status = world_.all_reduce(std::span<std::int64_t>(ends), ReduceOp::max);
+  if (!status.ok()) return status.with_context("agreeing where to begin");
+  if (ends[0] == -ends[1]) return {};
+  const auto named = [](std::int64_t at) {
+    return at < 0 ? std::string("none") : fmt::format("that of step {}", at);
+  };
+  return Status(StatusCode::invalid_argument,
+                fmt::format("ranks see different checkpoints: this one {}, others from {} to {}; "
+                            "checkpoint.dir must be a folder that all of them share",
+                            named(step), named(-ends[1]), named(ends[0])));
+}
+
 // From a checkpoint, from a model's files, or drawn.
 Status Run::begin_weights() {
   const std::string& resume = config_.checkpoint.resume;
   std::string from = resume == "auto"    ? newest_checkpoint(config_.checkpoint.dir)
                      : resume == "never" ? std::string()
                                          : resume;
+  if (const Status status = agree_on(from); !status.ok()) return status;
   if (!from.empty()) {
     auto state = load_checkpoint(from, *engine_);
     if (!state.ok()) return state.status().with_context("resuming");
@@ -277,7 +302,8 @@ Status Run::compare_with_counts() {
   if (!is_first()) return {};
   reports_->note(fmt::format("held out, all {} tokens: loss {:.4f}, {:.4f} bits per token",
                              data_->corpus().validation().size(), *loss, *loss * kBitsPerNat));
-  if (data_->corpus().vocabulary_bound() > 256) return {};
+  if (data_->corpus().vocabulary_bound() > 256 || data_->corpus().train().size() > kCountedBytesMax)
+    return {};
   auto counts = train_count_model(data_->corpus());
   if (!counts.ok()) return counts.status();
   auto bits = bits_per_byte(*counts, data_->corpus(), data_->corpus().validation());

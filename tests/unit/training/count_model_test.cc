@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,17 @@ double measured(const Corpus& corpus) {
 
 // Source: after two bytes x y the next is (x + y) % 4 with 7/8, else one of four alike. A model of
 // lower order cannot know it; one of order two comes to within a percent of the entropy.
+// A file of that many zeros takes no room on the disk.
+TEST_F(CountModelOfFiles, OfMoreThanItCanCountAreRefused) {
+  const std::string path = folder_ + "/zeros";
+  std::ofstream(path).put(0);
+  std::filesystem::resize_file(path, (std::uintmax_t{1} << 32) + 5);
+  const std::vector<std::string> files = {path};
+  auto corpus = Corpus::open(files, 0);
+  ASSERT_TRUE(corpus.ok()) << corpus.status().to_string();
+  EXPECT_EQ(train_count_model(*corpus).status().code(), StatusCode::invalid_argument);
+}
+
 TEST_F(CountModelOfFiles, ReachesTheEntropyOfASourceOfItsOrder) {
   const Philox random(1);
   std::string text = "ab";

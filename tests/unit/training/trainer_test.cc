@@ -209,6 +209,24 @@ TEST_F(Runs, WithResumeNeverBeginAnew) {
   EXPECT_NE(again[0].seconds, whole[0].seconds);
 }
 
+TEST_F(Runs, OfRanksThatSeeDifferentCheckpointsAreRefused) {
+  const RunConfig saved = config({set("checkpoint.dir", "here")});
+  ASSERT_EQ(train_ranks(saved, 1)[0].ending, Ending::complete);
+  const RunConfig runs[] = {config({set("checkpoint.dir", "here")}),
+                            config({set("checkpoint.dir", "elsewhere")})};
+  auto worlds = Communicator::for_threads(2, communicator_options(runs[0]));
+  ASSERT_TRUE(worlds.ok());
+  std::vector<RunOutcome> outcomes(2);
+  std::vector<std::thread> ranks;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    ranks.emplace_back([&, rank] { outcomes[rank] = train(runs[rank], (*worlds)[rank]); });
+  for (std::thread& rank : ranks) rank.join();
+  for (const RunOutcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.ending, Ending::refused);
+    EXPECT_THAT(outcome.status.message(), ::testing::HasSubstr("from none to that of step 6"));
+  }
+}
+
 TEST_F(Runs, StopOnAllRanksWhenOneIsAsked) {
   const RunConfig run = config({set("log.dir", "log"), set("checkpoint.dir", "ck")});
   for (const RunOutcome& outcome : train_ranks(run, 4, 2)) {
