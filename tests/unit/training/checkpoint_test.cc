@@ -70,6 +70,11 @@ struct Lived {
   CheckpointState state;
   std::vector<Status> failures;  // of the ranks that could not resume
   std::mutex mutex;
+
+  bool someone_failed() {
+    const std::lock_guard lock(mutex);
+    return !failures.empty();
+  }
 };
 
 CheckpointState state_of(const Engine& engine, int step) {
@@ -137,7 +142,7 @@ std::unique_ptr<Lived> live(const EngineOptions& options, const Life& life) {
   for (Communicator& world : *worlds)
     ranks.emplace_back([&] {
       live_as_rank(world, options, life, *lived);
-      if (::testing::Test::HasFatalFailure() || !lived->failures.empty()) world.abort();
+      if (::testing::Test::HasFatalFailure() || lived->someone_failed()) world.abort();
     });
   for (std::thread& rank : ranks) rank.join();
   return lived;
