@@ -31,7 +31,7 @@ LAYERS = {
     "simulate": {"base", "topology", "collectives"},
     "transport": {"base"},
     "runtime": {"base", "topology", "collectives", "transport"},
-    "nccl": {"base", "runtime"},
+    "nccl": {"base", "transport", "collectives", "runtime"},
     "cli": {"base", "topology", "collectives", "simulate", "transport", "runtime", "training"},
     "training": set(),
 }

@@ -25,6 +25,7 @@ namespace tutti {
 class Transport;
 
 namespace runtime {
+class CommunicatorAccess;
 class CommunicatorState;
 class WorkState;
 }  // namespace runtime
@@ -314,6 +315,7 @@ class Communicator {
 
  private:
   friend class Stream;  // keeps the state of those that its operations use
+  friend class runtime::CommunicatorAccess;
   explicit Communicator(std::shared_ptr<runtime::CommunicatorState> state);
   static Status size_error(const char* call, std::size_t input, std::size_t output);
   Status run_varied(Collective collective, const void* input, const BlockLayout& sent, void* output,

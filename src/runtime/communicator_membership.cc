@@ -153,6 +153,11 @@ void CommunicatorState::look_at_board() {
       membership_->lost(r);
 }
 
+void CommunicatorState::hold_for_lost(const std::vector<Rank>& ranks) {
+  std::lock_guard lock(mutex_);
+  for (const Rank rank : ranks) membership_->lost(rank);
+}
+
 Status CommunicatorState::look_for_deaths(const std::vector<bool>& known) {
   std::lock_guard lock(mutex_);
   if (take_abort() || aborted_.load(std::memory_order_relaxed)) return abort_status();

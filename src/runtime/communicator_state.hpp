@@ -131,6 +131,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::optional<Result<Decision>> move_agreement(bool& moved);
   // The end of one that took too long.
   Status give_up_agreement(std::chrono::milliseconds after);
+  // From now on agreements are made without these, whether they live or not.
+  void hold_for_lost(const std::vector<Rank>& ranks);
   // Looks after the peers; ok, or that a rank was lost that `known` does not have.
   Status look_for_deaths(const std::vector<bool>& known);
 

@@ -138,8 +138,9 @@ Status revoked_by(Rank rank) {
   return Status(StatusCode::revoked, fmt::format("rank {} revoked the communicator", rank), rank);
 }
 
-Made shrink(CommunicatorState& parent) {
+Made shrink(CommunicatorState& parent, const std::vector<Rank>& excluded) {
   TUTTI_TRY(parent.revoke(revoked_by(parent.rank())));
+  parent.hold_for_lost(excluded);
   auto decision = agree_to(parent, Purpose::shrink, kWell, {}, parent.parts().timeout);
   if (!decision.ok()) return decision.status();
   Decision base = *std::move(decision);

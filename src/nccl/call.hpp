@@ -1,0 +1,60 @@
+// call.hpp: one collective, send or receive as a caller of the NCCL interface made it, kept as data
+// until its group ends or its stream comes to it.
+//
+// Knows the public Communicator. Does not know handles, groups, streams or devices.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tutti/communicator.hpp"
+
+namespace tutti::nccl {
+
+enum class CallKind {
+  all_reduce,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  gather,
+  scatter,
+  send,
+  recv,
+};
+
+// The name that its caller used, for texts: "ncclAllReduce".
+const char* to_string(CallKind kind);
+
+struct Call {
+  CallKind kind = CallKind::all_reduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // as NCCL counts: of the larger buffer's block, in elements
+  DataType type = DataType::float32;
+  Reduction op = ReduceOp::sum;
+  Rank peer = 0;  // the root, or the other end of a send or recv
+};
+
+// The memory that a rank's part of a call reads and writes. Units: bytes; 0: not touched at all.
+struct Footprint {
+  std::size_t input_bytes = 0;
+  std::size_t output_bytes = 0;
+};
+
+// Requires  count * size() of the call fits into std::size_t (checked when the call was made).
+Footprint footprint_of(const Call& call, Rank rank, int size);
+
+// Ok, or why this call cannot be right whatever the other ranks do: a root that does not exist, no
+// memory where some is needed, a size that overflows. Errors: invalid_argument.
+Status check(const Call& call, Rank rank, int size);
+
+// Starts the calls as one group. Errors  of the first that could not be started.
+Result<std::vector<Work>> start(Communicator& communicator, std::span<const Call> calls);
+
+// Makes the calls as one group and waits for them. Blocking.
+Status run(Communicator& communicator, std::span<const Call> calls);
+
+}  // namespace tutti::nccl

@@ -1,0 +1,169 @@
+// comm.cc: see comm.hpp.
+#include "nccl/comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+
+namespace tutti::nccl {
+
+Comm::~Comm() {
+  if (!maker_.joinable()) return;
+  // The last share may be the maker's own.
+  if (maker_.get_id() == std::this_thread::get_id())
+    maker_.detach();
+  else
+    maker_.join();
+}
+
+Status Comm::make(const Maker& maker) {
+  Result<Communicator> made = maker();
+  if (!made.ok()) {
+    note(made.status());
+    phase_.store(Phase::failed, std::memory_order_release);
+    return made.status();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    communicator_ = *std::move(made);
+    rank_.store(communicator_.rank(), std::memory_order_relaxed);
+    size_.store(communicator_.size(), std::memory_order_relaxed);
+    phase_.store(Phase::ready, std::memory_order_release);
+  }
+  // Who aborted meanwhile did not have it yet.
+  if (aborted_.load()) communicator_.abort();
+  return Status();
+}
+
+Status Comm::bad_news() const {
+  if (!aborted_.load(std::memory_order_relaxed)) return Status();
+  return Status(StatusCode::aborted,
+                fmt::format("rank {} was told to abort while it joined", rank()),
+                rank());
+}
+
+Status Comm::usable() const {
+  switch (phase()) {
+    case Phase::ready:
+      return Status();
+    case Phase::making:
+      return Status(StatusCode::unsupported,
+                    fmt::format("rank {}: the communicator is still being made; ask "
+                                "ncclCommGetAsyncError until it is not ncclInProgress",
+                                rank()));
+    case Phase::closed:
+      return Status(StatusCode::unsupported,
+                    fmt::format("rank {}: the communicator was finalized; make a new one",
+                                rank()));
+    case Phase::failed:
+      break;
+  }
+  return failure();
+}
+
+Status Comm::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// A refused argument leaves the communicator as it was; everything else is final there, too.
+void Comm::note(const Status& status) {
+  const bool refused = status.code() == StatusCode::invalid_argument ||
+                       status.code() == StatusCode::unsupported;
+  if (status.ok() || (refused && phase() != Phase::making)) return;
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = status;
+}
+
+// An all-to-all in place is asked for by people who know that NCCL happens to do it: its input is
+// copied first.
+std::span<const Call> Comm::out_of_place(std::span<const Call> calls) {
+  const auto in_place = [](const Call& call) {
+    return call.kind == CallKind::all_to_all && call.input == call.output && call.count > 0;
+  };
+  if (std::none_of(calls.begin(), calls.end(), in_place)) [[likely]]
+    return calls;
+  replaced_.assign(calls.begin(), calls.end());
+  copies_.clear();
+  for (Call& call : replaced_) {
+    if (!in_place(call)) continue;
+    const auto* bytes = static_cast<const std::byte*>(call.input);
+    const std::size_t count = footprint_of(call, rank(), size()).input_bytes;
+    copies_.emplace_back(bytes, bytes + count);
+    call.input = copies_.back().data();
+  }
+  return replaced_;
+}
+
+Result<std::vector<Work>> Comm::start(std::span<const Call> calls) {
+  TUTTI_TRY(usable());
+  auto works = nccl::start(communicator_, out_of_place(calls));
+  note(works.status());
+  return works;
+}
+
+Status Comm::run(std::span<const Call> calls) {
+  TUTTI_TRY(usable());
+  const Status status = nccl::run(communicator_, out_of_place(calls));
+  note(status);
+  return status;
+}
+
+void Comm::abort() {
+  aborted_.store(true);
+  const std::lock_guard lock(mutex_);
+  if (phase() == Phase::ready) communicator_.abort();
+}
+
+Status Comm::close() {
+  const std::lock_guard in_use(in_use_);
+  Communicator closing;
+  {
+    const std::lock_guard lock(mutex_);
+    if (phase() != Phase::ready) return Status();
+    closing = std::move(communicator_);
+    phase_.store(Phase::closed, std::memory_order_release);
+  }
+  return closing.close();
+}
+
+int Comm::add_premul_sum(DataType type, const void* scalar, bool immediate, int first) {
+  PremulSum made;
+  made.type = type;
+  if (immediate) {
+    const auto* bytes = static_cast<const std::byte*>(scalar);
+    made.scalar.assign(bytes, bytes + size_of(type));
+  } else {
+    made.place = scalar;
+  }
+  const std::lock_guard lock(mutex_);
+  int number = first;
+  for (const auto& [taken, unused] : premul_sums_)
+    if (taken == number) ++number;
+  premul_sums_[number] = std::move(made);
+  return number;
+}
+
+Status Comm::remove_premul_sum(int number) {
+  const std::lock_guard lock(mutex_);
+  if (premul_sums_.erase(number) == 1) return Status();
+  return Status(StatusCode::invalid_argument,
+                fmt::format("{} is no operation that this communicator made", number));
+}
+
+Result<Reduction> Comm::premul_sum(int number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = premul_sums_.find(number);
+  if (found == premul_sums_.end())
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("{} is no ncclRedOp_t of this communicator", number));
+  const PremulSum& sum = found->second;
+  return Reduction::premul_sum(sum.type, sum.place != nullptr
+                                             ? sum.place
+                                             : static_cast<const void*>(sum.scalar.data()));
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,121 @@
+// memory.cc: see memory.hpp.
+#include "nccl/memory.hpp"
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "nccl/process.hpp"
+
+// The type that nccl.h leaves open.
+struct ncclWindow_vidmem {
+  const tutti::nccl::Comm* comm;
+  void* memory;
+};
+
+namespace tutti::nccl {
+namespace {
+
+// What callers hold.
+struct Holdings {
+  std::mutex mutex;
+  std::set<void*> allocated;
+  std::map<void*, std::unique_ptr<char>> registered;  // by handle
+  std::map<ncclWindow_t, std::unique_ptr<ncclWindow_vidmem>> windows;
+};
+
+// Never destroyed: threads of the program may outlive static objects.
+Holdings& holdings() {
+  static auto* const all = new Holdings;
+  return *all;
+}
+
+Status refuse(const char* what) { return {StatusCode::invalid_argument, what}; }
+
+Status check_range(const void* memory, std::size_t bytes) {
+  if (memory == nullptr) return refuse("the buffer is null");
+  if (bytes == 0) return refuse("a buffer of 0 bytes cannot be registered");
+  return Status();
+}
+
+// For what it is worth: see the head of the header.
+void share(const void* memory, std::size_t bytes) {
+  if (const Status shared = register_memory(memory, bytes); !shared.ok())
+    log().info(fmt::format("calls copy through queues: {}", shared.to_string()));
+}
+
+}  // namespace
+
+Result<void*> allocate_memory(std::size_t bytes) {
+  if (bytes == 0) return refuse("0 bytes cannot be allocated");
+  void* const memory = allocate(bytes);
+  if (memory == nullptr)
+    return Status(StatusCode::system_error, fmt::format("no memory for {} bytes is left", bytes));
+  const std::lock_guard lock(holdings().mutex);
+  holdings().allocated.insert(memory);
+  return memory;
+}
+
+Status free_memory(void* memory) {
+  if (memory == nullptr) return Status();
+  {
+    const std::lock_guard lock(holdings().mutex);
+    if (holdings().allocated.erase(memory) == 0)
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("{} did not come from ncclMemAlloc, or was freed before", memory));
+  }
+  deallocate(memory);
+  return Status();
+}
+
+Result<void*> register_buffer(void* memory, std::size_t bytes) {
+  TUTTI_TRY(check_range(memory, bytes));
+  share(memory, bytes);
+  auto token = std::make_unique<char>();
+  void* const handle = token.get();
+  const std::lock_guard lock(holdings().mutex);
+  holdings().registered[handle] = std::move(token);
+  return handle;
+}
+
+Status deregister_buffer(void* handle) {
+  const std::lock_guard lock(holdings().mutex);
+  if (holdings().registered.erase(handle) == 1) return Status();
+  return refuse("this is no handle of ncclCommRegister, or was given back before");
+}
+
+Result<ncclWindow_t> register_window(const std::shared_ptr<Comm>& comm, void* memory,
+                                     std::size_t bytes, int flags) {
+  TUTTI_TRY(check_range(memory, bytes));
+  constexpr int kKnown = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
+  if ((flags & ~kKnown) != 0)
+    return Status(StatusCode::invalid_argument, fmt::format("{:#x} is no flag of a window", flags));
+  share(memory, bytes);
+  auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm.get(), memory});
+  const ncclWindow_t handle = window.get();
+  const std::lock_guard lock(holdings().mutex);
+  holdings().windows[handle] = std::move(window);
+  return handle;
+}
+
+Status deregister_window(const Comm& comm, ncclWindow_t window) {
+  const std::lock_guard lock(holdings().mutex);
+  const auto found = holdings().windows.find(window);
+  if (found == holdings().windows.end() || found->second->comm != &comm)
+    return refuse("this is no window of this communicator, or was given back before");
+  holdings().windows.erase(found);
+  return Status();
+}
+
+Result<void*> window_memory(const Comm& comm, ncclWindow_t window) {
+  const std::lock_guard lock(holdings().mutex);
+  const auto found = holdings().windows.find(window);
+  if (found == holdings().windows.end() || found->second->comm != &comm)
+    return refuse("this is no window of this communicator, or was given back before");
+  return found->second->memory;
+}
+
+}  // namespace tutti::nccl

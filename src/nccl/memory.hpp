@@ -1,0 +1,31 @@
+// memory.hpp: memory that the library gives to callers, and memory that they register with it.
+//
+// Registering is a hint: calls work with any memory, and are quicker with memory that every rank of
+// the host can reach. What cannot be made so stays as it is.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "nccl/comm.hpp"
+#include "tutti/nccl.h"
+
+namespace tutti::nccl {
+
+// Errors  invalid_argument: 0 bytes; system_error: no memory is left.
+Result<void*> allocate_memory(std::size_t bytes);
+// Null is nothing. Errors  invalid_argument: not from allocate_memory(), or freed before.
+Status free_memory(void* memory);
+
+// Errors  invalid_argument: no memory.
+Result<void*> register_buffer(void* memory, std::size_t bytes);
+// Errors  invalid_argument: no such handle, or given back before.
+Status deregister_buffer(void* handle);
+
+Result<ncclWindow_t> register_window(const std::shared_ptr<Comm>& comm, void* memory,
+                                     std::size_t bytes, int flags);
+// Errors  invalid_argument: no such window of this communicator.
+Status deregister_window(const Comm& comm, ncclWindow_t window);
+Result<void*> window_memory(const Comm& comm, ncclWindow_t window);
+
+}  // namespace tutti::nccl
