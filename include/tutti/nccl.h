@@ -43,9 +43,8 @@ ncclResult_t pncclGetVersion(int* version);
 const char* ncclGetErrorString(ncclResult_t result);
 const char* pncclGetErrorString(ncclResult_t result);
 
-/* What went wrong last in this thread: which call, which value, what to do; "" if nothing did.
- * The text lives until the thread's next call that fails. comm may be NULL, and is not looked
- * at. */
+/* What went wrong last in this process: which call, which value, what to do; "" if nothing did. The
+ * text lives until the thread asks again. comm may be NULL, and is not looked at. */
 const char* ncclGetLastError(ncclComm_t comm);
 const char* pncclGetLastError(ncclComm_t comm);
 

@@ -41,8 +41,7 @@ Status Comm::make(const Maker& maker) {
 Status Comm::bad_news() const {
   if (!aborted_.load(std::memory_order_relaxed)) return Status();
   return Status(StatusCode::aborted,
-                fmt::format("rank {} was told to abort while it joined", rank()),
-                rank());
+                fmt::format("rank {} was told to abort while it joined", rank()), rank());
 }
 
 Status Comm::usable() const {
@@ -56,8 +55,7 @@ Status Comm::usable() const {
                                 rank()));
     case Phase::closed:
       return Status(StatusCode::unsupported,
-                    fmt::format("rank {}: the communicator was finalized; make a new one",
-                                rank()));
+                    fmt::format("rank {}: the communicator was finalized; make a new one", rank()));
     case Phase::failed:
       break;
   }
@@ -71,8 +69,8 @@ Status Comm::failure() const {
 
 // A refused argument leaves the communicator as it was; everything else is final there, too.
 void Comm::note(const Status& status) {
-  const bool refused = status.code() == StatusCode::invalid_argument ||
-                       status.code() == StatusCode::unsupported;
+  const bool refused =
+      status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported;
   if (status.ok() || (refused && phase() != Phase::making)) return;
   const std::lock_guard lock(mutex_);
   if (failure_.ok()) failure_ = status;
@@ -161,9 +159,8 @@ Result<Reduction> Comm::premul_sum(int number) const {
     return Status(StatusCode::invalid_argument,
                   fmt::format("{} is no ncclRedOp_t of this communicator", number));
   const PremulSum& sum = found->second;
-  return Reduction::premul_sum(sum.type, sum.place != nullptr
-                                             ? sum.place
-                                             : static_cast<const void*>(sum.scalar.data()));
+  return Reduction::premul_sum(
+      sum.type, sum.place != nullptr ? sum.place : static_cast<const void*>(sum.scalar.data()));
 }
 
 }  // namespace tutti::nccl

@@ -81,8 +81,8 @@ class Comm {
 
   // Ends running and later calls, and the making, on this rank. Threading: any thread.
   void abort();
-  // Says goodbye to the peers; nothing can be called afterwards. Blocking, also for calls that other
-  // threads are in.
+  // Says goodbye to the peers; nothing can be called afterwards. Blocking, also for calls that
+  // other threads are in.
   Status close();
 
   // ---- Sums with a factor for each rank (ncclRedOpCreatePreMulSum) ----
@@ -110,8 +110,8 @@ class Comm {
   std::atomic<bool> aborted_{false};
   std::mutex in_use_;
   Communicator communicator_;
-  std::vector<Call> replaced_;                   // calls whose inputs were copied away
-  std::vector<std::vector<std::byte>> copies_;   // those inputs, until the next calls
+  std::vector<Call> replaced_;                  // calls whose inputs were copied away
+  std::vector<std::vector<std::byte>> copies_;  // those inputs, until the next calls
 
   mutable std::mutex mutex_;  // guards what follows
   Status failure_;

@@ -17,14 +17,14 @@
 namespace tutti::nccl {
 
 struct Settings {
-  bool version = false;             // NCCL_DEBUG=VERSION and above: say it when the first id is made
+  bool version = false;  // NCCL_DEBUG=VERSION and above: say it when the first id is made
   std::optional<base::LogLevel> log;  // NCCL_DEBUG=WARN, INFO, TRACE, as Tutti says it
-  std::string interfaces;           // NCCL_SOCKET_IFNAME
-  std::string algorithm;            // NCCL_ALGO, where it leaves one; empty: the planner chooses
-  std::string transport;            // NCCL_SHM_DISABLE=1: tcp; empty: what fits
-  std::string lowering;             // NCCL_P2P_DISABLE=1: staged; empty: what fits
-  std::optional<bool> blocking;     // NCCL_COMM_BLOCKING: whatever a caller's ncclConfig_t says
-  std::string topology_file;        // NCCL_TOPO_FILE
+  std::string interfaces;             // NCCL_SOCKET_IFNAME
+  std::string algorithm;              // NCCL_ALGO, where it leaves one; empty: the planner chooses
+  std::string transport;              // NCCL_SHM_DISABLE=1: tcp; empty: what fits
+  std::string lowering;               // NCCL_P2P_DISABLE=1: staged; empty: what fits
+  std::optional<bool> blocking;       // NCCL_COMM_BLOCKING: whatever a caller's ncclConfig_t says
+  std::string topology_file;          // NCCL_TOPO_FILE
   std::vector<std::string> ignored;   // NCCL_* names without a meaning here
   std::vector<std::string> remarks;   // what a value could not be taken for
 

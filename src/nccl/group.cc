@@ -37,9 +37,8 @@ std::vector<Lane> lanes_of(std::vector<Job> jobs) {
 }
 
 bool blocks(const Lane& lane) {
-  return std::any_of(lane.begin(), lane.end(), [](const Job& job) {
-    return !job.comm || job.comm->blocking();
-  });
+  return std::any_of(lane.begin(), lane.end(),
+                     [](const Job& job) { return !job.comm || job.comm->blocking(); });
 }
 
 // The caller goes on; each communicator keeps the thread until it goes itself.
@@ -97,8 +96,8 @@ Result<double> predict(Comm& comm, std::span<const Call> calls) {
   const std::lock_guard lock(comm.in_use());
   double total_us = 0;
   for (const Call& call : calls) {
-    const auto report = comm.communicator().explain(collective_of(call.kind), call.count,
-                                                    call.type, call.peer);
+    const auto report =
+        comm.communicator().explain(collective_of(call.kind), call.count, call.type, call.peer);
     TUTTI_TRY(report);
     total_us += report->predicted_us;
   }

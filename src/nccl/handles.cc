@@ -33,14 +33,12 @@ Handles& handles() {
 
 template <typename Take>
 Result<std::shared_ptr<Comm>> look_up(ncclComm_t handle, const Take& take) {
-  if (handle == nullptr)
-    return Status(StatusCode::invalid_argument, "the communicator is null");
+  if (handle == nullptr) return Status(StatusCode::invalid_argument, "the communicator is null");
   if (handle->magic != kMagic)
     return Status(StatusCode::invalid_argument, "this is no communicator");
   const std::lock_guard lock(handle->mutex);
   if (!handle->comm)
-    return Status(StatusCode::invalid_argument,
-                  "the communicator was destroyed or aborted before");
+    return Status(StatusCode::invalid_argument, "the communicator was destroyed or aborted before");
   return take(handle->comm);
 }
 
@@ -58,8 +56,7 @@ Result<std::shared_ptr<Comm>> find_comm(ncclComm_t handle) {
 }
 
 Result<std::shared_ptr<Comm>> take_comm(ncclComm_t handle) {
-  return look_up(handle,
-                 [](std::shared_ptr<Comm>& comm) { return std::exchange(comm, nullptr); });
+  return look_up(handle, [](std::shared_ptr<Comm>& comm) { return std::exchange(comm, nullptr); });
 }
 
 }  // namespace tutti::nccl

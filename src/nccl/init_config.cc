@@ -47,6 +47,8 @@ Result<ncclConfig_t> read(const ncclConfig_t* from) {
   if (size < kHeadBytes)
     return refuse(fmt::format("size {} is too small; begin with NCCL_CONFIG_INITIALIZER", size));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // Only whole members: every struct's size is a multiple of its alignment.
+  size -= size % alignof(ncclConfig_t);
   std::memcpy(&config, from, std::min(size, sizeof config));
   if (config.magic != NCCL_API_MAGIC)
     return refuse(fmt::format("magic {:#x} is not {:#x}; begin with NCCL_CONFIG_INITIALIZER",
@@ -68,8 +70,8 @@ Result<InitConfig> read_config(const ncclConfig_t* config) {
     }
     if (known->minCTAs != NCCL_CONFIG_UNDEF_INT && known->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
         known->minCTAs > known->maxCTAs)
-      return refuse(fmt::format("minCTAs {} is more than maxCTAs {}", known->minCTAs,
-                                known->maxCTAs));
+      return refuse(
+          fmt::format("minCTAs {} is more than maxCTAs {}", known->minCTAs, known->maxCTAs));
     made.blocking = known->blocking != 0;
     if (known->commName != nullptr) made.name = known->commName;
   }

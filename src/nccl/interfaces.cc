@@ -59,7 +59,8 @@ bool leads_away(const Interface& one) {
 
 std::string names_of(const std::vector<Interface>& all) {
   std::string names;
-  for (const Interface& one : all) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+  for (const Interface& one : all)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
   return names.empty() ? "none" : names;
 }
 

@@ -58,8 +58,7 @@ bool may_use_memory(const base::Config& config) {
 }
 
 // Ranks of one process share their world by its address; rank 0 owns it until all have it.
-Status share_process(BootstrapGroup& group, const base::Config& config,
-                     runtime::Members& members) {
+Status share_process(BootstrapGroup& group, const base::Config& config, runtime::Members& members) {
   const auto identities = group.exchange(process_identity());
   TUTTI_TRY(identities);
   const bool together =

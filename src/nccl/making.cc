@@ -27,8 +27,7 @@ CommIdentity child_of(const Comm& parent, const InitConfig& config) {
   return child;
 }
 
-Result<Communicator> as_communicator(
-    Result<std::shared_ptr<runtime::CommunicatorState>> state) {
+Result<Communicator> as_communicator(Result<std::shared_ptr<runtime::CommunicatorState>> state) {
   TUTTI_TRY(state);
   return CommunicatorAccess::make(*std::move(state));
 }
@@ -41,8 +40,7 @@ std::string numbers(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-Result<Job> join_job(const UniqueId& id, int size, int rank, int device,
-                     const InitConfig& config) {
+Result<Job> join_job(const UniqueId& id, int size, int rank, int device, const InitConfig& config) {
   if (size < 1 || rank < 0 || rank >= size)
     return Status(StatusCode::invalid_argument,
                   fmt::format("there is no rank {} of {}", rank, size));

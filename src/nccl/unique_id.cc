@@ -67,7 +67,8 @@ Result<UniqueId> UniqueId::read(const char (&bytes)[kUniqueIdBytes]) {
                      "this ncclUniqueId was not made by ncclGetUniqueId of this library; all ranks "
                      "must load the same libnccl.so.2");
   transport::ByteReader reader(std::string_view(bytes, kUniqueIdBytes));
-  const bool ours = reader.raw(kMagic.size()) == kMagic && reader.number<std::uint8_t>() == kVersion;
+  const bool ours =
+      reader.raw(kMagic.size()) == kMagic && reader.number<std::uint8_t>() == kVersion;
   if (!ours) return wrong;
   UniqueId id;
   id.port = reader.number<std::uint16_t>();
@@ -116,8 +117,8 @@ Result<Socket> listen_for(const UniqueId& id) {
   Result<Socket> socket = bind_shared(*address);
   TUTTI_TRY(socket);
   if (::listen(socket->number(), SOMAXCONN) != 0)
-    return transport::system_failure(
-        fmt::format("rank 0 listens at {}", address->to_string()), errno);
+    return transport::system_failure(fmt::format("rank 0 listens at {}", address->to_string()),
+                                     errno);
   return socket;
 }
 

@@ -37,9 +37,8 @@ Status enqueue(Group& group, const Asked& asked, ncclComm_t handle, cudaStream_t
 }
 
 ncclResult_t call(const Asked& asked, ncclComm_t comm, cudaStream_t stream) {
-  return answer_in_group(to_string(asked.kind), [&](Group& group) {
-    return enqueue(group, asked, comm, stream);
-  });
+  return answer_in_group(to_string(asked.kind),
+                         [&](Group& group) { return enqueue(group, asked, comm, stream); });
 }
 
 // What a caller of the 2.31 forms wants for one call. GPU's business is passed over; an algorithm
@@ -124,13 +123,11 @@ ncclResult_t pncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
 
 ncclResult_t pncclGather(const void* sendbuff, void* recvbuff, size_t count,
                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
-  return call({CallKind::gather, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm,
-              stream);
+  return call({CallKind::gather, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm, stream);
 }
 
 ncclResult_t pncclScatter(const void* sendbuff, void* recvbuff, size_t count,
-                          ncclDataType_t datatype, int root, ncclComm_t comm,
-                          cudaStream_t stream) {
+                          ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
   return call({CallKind::scatter, sendbuff, recvbuff, count, datatype, ncclSum, root}, comm,
               stream);
 }

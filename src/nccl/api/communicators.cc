@@ -278,13 +278,11 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
 }
 
 ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {
-  return ask("ncclCommCount", comm, count,
-             [&](const Comm& found) { *count = found.size(); });
+  return ask("ncclCommCount", comm, count, [&](const Comm& found) { *count = found.size(); });
 }
 
 ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
-  return ask("ncclCommUserRank", comm, rank,
-             [&](const Comm& found) { *rank = found.rank(); });
+  return ask("ncclCommUserRank", comm, rank, [&](const Comm& found) { *rank = found.rank(); });
 }
 
 ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
@@ -312,8 +310,7 @@ ncclResult_t pncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
     TUTTI_TRY(time_us);
     TUTTI_TRY(check_pointer(simInfo, "simInfo"));
     if (simInfo->size < sizeof(ncclSimInfo_t) || simInfo->magic != kSimInfoMagic)
-      return Status(StatusCode::invalid_argument,
-                    "simInfo: begin with NCCL_SIM_INFO_INITIALIZER");
+      return Status(StatusCode::invalid_argument, "simInfo: begin with NCCL_SIM_INFO_INITIALIZER");
     simInfo->estimatedTime = static_cast<float>(*time_us);
     return Status();
   });

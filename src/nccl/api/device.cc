@@ -121,8 +121,7 @@ ncclResult_t pncclLsaBarrierCreateRequirement(ncclTeam_t, int, ncclLsaBarrierHan
   return no_device_interface("ncclLsaBarrierCreateRequirement");
 }
 
-ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t, ncclTeam_t, int,
-                                              ncclGinBarrierHandle_t*,
+ncclResult_t pncclGinBarrierCreateRequirement(ncclComm_t, ncclTeam_t, int, ncclGinBarrierHandle_t*,
                                               ncclDevResourceRequirements_t*) {
   return no_device_interface("ncclGinBarrierCreateRequirement");
 }

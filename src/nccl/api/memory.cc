@@ -86,9 +86,8 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
     const auto type = data_type_of(datatype);
     TUTTI_TRY(type);
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
-      return Status(
-          StatusCode::invalid_argument,
-          fmt::format("{} is no ncclScalarResidence_t", static_cast<int>(residence)));
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("{} is no ncclScalarResidence_t", static_cast<int>(residence)));
     const bool immediate = residence == ncclScalarHostImmediate;
     const int number = (*found)->add_premul_sum(*type, scalar, immediate, ncclNumOps);
     *op = static_cast<ncclRedOp_t>(number);
