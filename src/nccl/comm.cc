@@ -11,6 +11,8 @@
 namespace tutti::nccl {
 
 Comm::~Comm() {
+  // Its calls are made on this communicator. Whoever closes or aborts it has ended it before.
+  device_side_.abandon();
   if (!maker_.joinable()) return;
   // The last share may be the maker's own.
   if (maker_.get_id() == std::this_thread::get_id())
@@ -117,6 +119,7 @@ void Comm::abort() {
 }
 
 Status Comm::close() {
+  device_side_.finish();
   const std::lock_guard in_use(in_use_);
   Communicator closing;
   {

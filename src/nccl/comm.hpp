@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "nccl/call.hpp"
+#include "nccl/device_side.hpp"
 #include "tutti/communicator.hpp"
 
 namespace tutti::nccl {
@@ -26,7 +27,7 @@ namespace tutti::nccl {
 struct CommIdentity {
   Rank rank = 0;
   int size = 1;
-  int device = 0;        // the caller's GPU when it was made; 0 without a driver
+  DevicePlace device;    // the caller's when it was made
   bool blocking = true;  // calls return when they are done
   std::string name;      // for texts; may be empty
 };
@@ -37,7 +38,10 @@ class Comm {
   enum class Phase { making, ready, failed, closed };
 
   explicit Comm(CommIdentity identity)
-      : rank_(identity.rank), size_(identity.size), identity_(std::move(identity)) {}
+      : rank_(identity.rank),
+        size_(identity.size),
+        identity_(std::move(identity)),
+        device_side_(identity_.device) {}
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -45,7 +49,7 @@ class Comm {
   // Of a part of another communicator: the other's, until it is made.
   Rank rank() const { return rank_.load(std::memory_order_relaxed); }
   int size() const { return size_.load(std::memory_order_relaxed); }
-  int device() const { return identity_.device; }
+  DeviceSide& device_side() { return device_side_; }
   bool blocking() const { return identity_.blocking; }
   const CommIdentity& identity() const { return identity_; }  // as it was to be
 
@@ -112,6 +116,8 @@ class Comm {
   Communicator communicator_;
   std::vector<Call> replaced_;                  // calls whose inputs were copied away
   std::vector<std::vector<std::byte>> copies_;  // those inputs, until the next calls
+
+  DeviceSide device_side_;
 
   mutable std::mutex mutex_;  // guards what follows
   Status failure_;

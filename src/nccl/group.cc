@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
-#include "nccl/device_calls.hpp"
 #include "nccl/handles.hpp"
 
 namespace tutti::nccl {
@@ -183,7 +182,8 @@ Status Group::do_calls(std::vector<Part>& parts) {
   std::vector<Part*> in_host_memory;
   Status first;
   for (Part& part : parts) {
-    const Result<bool> enqueued = enqueue_on_stream(part.comm, part.stream, part.calls);
+    const Result<bool> enqueued =
+        part.comm->device_side().enqueue(*part.comm, part.stream, part.calls);
     if (!enqueued.ok()) return enqueued.status();
     if (!*enqueued) in_host_memory.push_back(&part);
   }

@@ -40,12 +40,13 @@ std::string numbers(const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-Result<Job> join_job(const UniqueId& id, int size, int rank, int device, const InitConfig& config) {
+Result<Job> join_job(const UniqueId& id, int size, int rank, const InitConfig& config) {
   if (size < 1 || rank < 0 || rank >= size)
     return Status(StatusCode::invalid_argument,
                   fmt::format("there is no rank {} of {}", rank, size));
   Job job;
-  job.comm = std::make_shared<Comm>(CommIdentity{rank, size, device, config.blocking, config.name});
+  job.comm = std::make_shared<Comm>(
+      CommIdentity{rank, size, current_device(), config.blocking, config.name});
   // Kept by whoever runs the job.
   job.maker = [id, size, rank, comm = job.comm.get()] {
     return join({id, rank, size, [comm] { return comm->bad_news(); }});
@@ -54,12 +55,18 @@ Result<Job> join_job(const UniqueId& id, int size, int rank, int device, const I
 }
 
 Result<std::vector<std::shared_ptr<Comm>>> make_all(std::span<const int> devices) {
+  std::vector<DevicePlace> places;
+  for (const int device : devices) {
+    const auto place = device_of(device);
+    TUTTI_TRY(place);
+    places.push_back(*place);
+  }
   auto communicators = join_all(static_cast<int>(devices.size()));
   TUTTI_TRY(communicators);
   std::vector<std::shared_ptr<Comm>> comms;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     auto comm = std::make_shared<Comm>(
-        CommIdentity{static_cast<Rank>(i), static_cast<int>(devices.size()), devices[i], true, {}});
+        CommIdentity{static_cast<Rank>(i), static_cast<int>(devices.size()), places[i], true, {}});
     TUTTI_TRY(comm->make([&]() -> Result<Communicator> { return std::move((*communicators)[i]); }));
     comms.push_back(std::move(comm));
   }

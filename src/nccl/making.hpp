@@ -12,7 +12,7 @@
 namespace tutti::nccl {
 
 // Rank `rank` of `size`, by an id. Errors  invalid_argument: there is no such rank.
-Result<Job> join_job(const UniqueId& id, int size, int rank, int device, const InitConfig& config);
+Result<Job> join_job(const UniqueId& id, int size, int rank, const InitConfig& config);
 
 // All ranks, in this process: `devices` has one for each. Not in a group: nobody waits for anybody.
 // Errors  those of join_all().

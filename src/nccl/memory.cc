@@ -3,11 +3,11 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "nccl/memory_kind.hpp"
 #include "nccl/process.hpp"
 
 // The type that nccl.h leaves open.
@@ -22,8 +22,8 @@ namespace {
 // What callers hold.
 struct Holdings {
   std::mutex mutex;
-  std::set<void*> allocated;
-  std::map<void*, std::unique_ptr<char>> registered;  // by handle
+  std::map<void*, transport::cuda::Context> allocated;  // null: host memory
+  std::map<void*, std::unique_ptr<char>> registered;    // by handle
   std::map<ncclWindow_t, std::unique_ptr<ncclWindow_vidmem>> windows;
 };
 
@@ -43,6 +43,8 @@ Status check_range(const void* memory, std::size_t bytes) {
 
 // For what it is worth: see the head of the header.
 void share(const void* memory, std::size_t bytes) {
+  const auto kind = memory_kind_of(loaded_driver(), memory);
+  if (!kind.ok() || kind->device) return;
   if (const Status shared = register_memory(memory, bytes); !shared.ok())
     log().info(fmt::format("calls copy through queues: {}", shared.to_string()));
 }
@@ -51,24 +53,38 @@ void share(const void* memory, std::size_t bytes) {
 
 Result<void*> allocate_memory(std::size_t bytes) {
   if (bytes == 0) return refuse("0 bytes cannot be allocated");
-  void* const memory = allocate(bytes);
+  const DevicePlace place = current_device();
+  void* memory = nullptr;
+  if (place.context != nullptr) {
+    const auto made = loaded_driver()->allocate(bytes);
+    TUTTI_TRY(made);
+    memory = *made;
+  } else {
+    memory = allocate(bytes);
+  }
   if (memory == nullptr)
     return Status(StatusCode::system_error, fmt::format("no memory for {} bytes is left", bytes));
   const std::lock_guard lock(holdings().mutex);
-  holdings().allocated.insert(memory);
+  holdings().allocated[memory] = place.context;
   return memory;
 }
 
 Status free_memory(void* memory) {
   if (memory == nullptr) return Status();
+  transport::cuda::Context context = nullptr;
   {
     const std::lock_guard lock(holdings().mutex);
-    if (holdings().allocated.erase(memory) == 0)
+    const auto found = holdings().allocated.find(memory);
+    if (found == holdings().allocated.end())
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} did not come from ncclMemAlloc, or was freed before", memory));
+    context = found->second;
+    holdings().allocated.erase(found);
   }
-  deallocate(memory);
-  return Status();
+  if (context == nullptr) return deallocate(memory), Status();
+  const auto scope = transport::cuda::ContextScope::enter(*loaded_driver(), context);
+  TUTTI_TRY(scope);
+  return loaded_driver()->deallocate(memory);
 }
 
 Result<void*> register_buffer(void* memory, std::size_t bytes) {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "nccl/api/api.hpp"
-#include "nccl/device_calls.hpp"
 #include "nccl/init_config.hpp"
 #include "nccl/making.hpp"
 #include "nccl/process.hpp"
@@ -29,7 +28,7 @@ ncclResult_t init_rank(const char* function, ncclComm_t* place, int size, const 
     TUTTI_TRY(wishes);
     const auto known = UniqueId::read(id->internal);
     TUTTI_TRY(known);
-    auto job = join_job(*known, size, rank, current_device(), *wishes);
+    auto job = join_job(*known, size, rank, *wishes);
     TUTTI_TRY(job);
     job->place = place;
     group.add(*std::move(job));
@@ -65,9 +64,9 @@ Status give_back(ncclComm_t handle, bool aborts) {
   // One that is not made yet would wait for ranks that may never come.
   if (aborts || (*comm)->phase() != Comm::Phase::ready) {
     (*comm)->abort();
+    (*comm)->device_side().abandon();
     return Status();
   }
-  leave_streams(**comm);
   // What it had failed with was told by the call that failed.
   if (const Status closed = (*comm)->close(); !closed.ok()) log().info(closed.to_string());
   return Status();
@@ -225,7 +224,6 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   return answer("ncclCommFinalize", [&] {
     const auto found = find_comm(comm);
     TUTTI_TRY(found);
-    leave_streams(**found);
     return (*found)->close();
   });
 }
@@ -287,7 +285,7 @@ ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
 
 ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
   return ask("ncclCommCuDevice", comm, device,
-             [&](const Comm& found) { *device = found.device(); });
+             [&](const Comm& found) { *device = found.identity().device.ordinal; });
 }
 
 ncclResult_t pncclGroupStart(void) {

@@ -69,7 +69,7 @@ ncclResult_t pncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* pro
     known.version = props->version;
     known.rank = (*found)->rank();
     known.nRanks = (*found)->size();
-    known.cudaDev = known.nvmlDev = (*found)->device();
+    known.cudaDev = known.nvmlDev = (*found)->identity().device.ordinal;
     known.nLsaTeams = (*found)->size();
     std::memcpy(props, &known, std::min(props->size, sizeof known));
     return tutti::Status();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "nccl/api/api.hpp"
+#include "nccl/memory_kind.hpp"
 
 using tutti::Status;
 using tutti::StatusCode;
@@ -89,6 +90,10 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} is no ncclScalarResidence_t", static_cast<int>(residence)));
     const bool immediate = residence == ncclScalarHostImmediate;
+    const auto kind = memory_kind_of(loaded_driver(), scalar);
+    TUTTI_TRY(kind);
+    if (kind->device)
+      return no_such_thing("a scalar in device memory is not read; give it in host memory");
     const int number = (*found)->add_premul_sum(*type, scalar, immediate, ncclNumOps);
     *op = static_cast<ncclRedOp_t>(number);
     return Status();

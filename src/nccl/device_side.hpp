@@ -1,0 +1,60 @@
+// device_side.hpp: what a communicator has to do with a GPU: the context of the device that was
+// current when it was made, and the worker that makes its calls on streams.
+//
+// A program that never came near CUDA pays nothing: without the driver's library in the process
+// there is no device memory that could be asked about.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "nccl/call.hpp"
+#include "nccl/stream_worker.hpp"
+#include "transport/cuda/driver.hpp"
+
+namespace tutti::nccl {
+
+class Comm;
+
+struct DevicePlace {
+  int ordinal = 0;
+  transport::cuda::Context context = nullptr;  // null: the program has not chosen a device
+};
+
+// The device of this thread. Ordinal 0 and no context where there is none.
+DevicePlace current_device();
+
+// The same for a device by its number; its primary context, retained for the process's life.
+// Errors  invalid_argument: there is a driver, and it has no such device.
+Result<DevicePlace> device_of(int ordinal);
+
+// The driver, if this process has loaded it; null: no memory here can be a device's.
+const transport::cuda::Driver* loaded_driver();
+
+class DeviceSide {
+ public:
+  explicit DeviceSide(DevicePlace place) : place_(place) {}
+
+  int ordinal() const { return place_.ordinal; }
+
+  // True when the calls are on the stream now, which goes on when they are done; false when they
+  // are in host memory and no stream was given: then they are the caller's to make.
+  // Errors  unsupported: a stream where there is no driver; those of the driver.
+  Result<bool> enqueue(Comm& comm, void* stream, const std::vector<Call>& calls);
+
+  // Waits for what is on streams, and ends the worker. Blocking.
+  void finish();
+  // Ends it without waiting.
+  void abandon();
+
+ private:
+  bool in_host_memory(std::span<const Call> calls, Rank rank, int size) const;
+  Status make_worker(Comm& comm);
+
+  std::mutex mutex_;
+  DevicePlace place_;
+  std::unique_ptr<StreamWorker> worker_;
+};
+
+}  // namespace tutti::nccl
