@@ -6,6 +6,10 @@ install(TARGETS tutti EXPORT tutti-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# Not where a loader looks by itself: who has NCCL as well chooses by LD_LIBRARY_PATH or LD_PRELOAD.
+if(TARGET tutti_nccl_library)
+  install(TARGETS tutti_nccl_library LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti)
+endif()
 install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package_dir})
 if(TARGET tutti_program)
   install(TARGETS tutti_program DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -70,6 +70,7 @@ Status DeviceSide::make_worker(Comm& comm) {
   if (place_.context == nullptr)
     return Status(StatusCode::unsupported,
                   "a CUDA stream was given, and this thread has no device; call cudaSetDevice");
+  none_.store(false, std::memory_order_relaxed);
   auto made = StreamWorker::make(
       *found.driver, place_.context, comm.rank(), comm.size(),
       [&comm](std::span<const Call> calls) {

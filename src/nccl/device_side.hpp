@@ -5,6 +5,7 @@
 // there is no device memory that could be asked about.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -34,9 +35,12 @@ const transport::cuda::Driver* loaded_driver();
 
 class DeviceSide {
  public:
-  explicit DeviceSide(DevicePlace place) : place_(place) {}
+  explicit DeviceSide(DevicePlace place) : none_(place.context == nullptr), place_(place) {}
 
   int ordinal() const { return place_.ordinal; }
+
+  // No call of this communicator can be about a device's memory unless it names a stream.
+  bool is_none() const { return none_.load(std::memory_order_relaxed); }
 
   // True when the calls are on the stream now, which goes on when they are done; false when they
   // are in host memory and no stream was given: then they are the caller's to make.
@@ -52,7 +56,8 @@ class DeviceSide {
   bool in_host_memory(std::span<const Call> calls, Rank rank, int size) const;
   Status make_worker(Comm& comm);
 
-  std::mutex mutex_;
+  std::atomic<bool> none_;
+  std::mutex mutex_;  // guards what follows
   DevicePlace place_;
   std::unique_ptr<StreamWorker> worker_;
 };

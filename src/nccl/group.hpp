@@ -28,6 +28,7 @@ class Group {
   static Group& of_this_thread();
 
   void begin() { ++depth_; }
+  bool open() const { return depth_ > 0; }
 
   void add(Job job);
   // Requires  the call was checked.

@@ -1,4 +1,7 @@
 // collectives.cc: the functions of nccl.h that move data.
+#include <optional>
+#include <span>
+
 #include <fmt/format.h>
 
 #include "nccl/api/api.hpp"
@@ -23,20 +26,41 @@ Result<Reduction> reduction_of(const Comm& comm, ncclRedOp_t op) {
   return Reduction(*known);
 }
 
+Result<Call> checked_call(const Comm& comm, const Asked& asked) {
+  TUTTI_TRY(comm.usable());
+  const auto type = data_type_of(asked.type);
+  TUTTI_TRY(type);
+  const auto op = reduction_of(comm, asked.op);
+  TUTTI_TRY(op);
+  const Call call{asked.kind, asked.input, asked.output, asked.count, *type, *op, asked.peer};
+  TUTTI_TRY(check(call, comm.rank(), comm.size()));
+  return call;
+}
+
 Status enqueue(Group& group, const Asked& asked, ncclComm_t handle, cudaStream_t stream) {
   const auto comm = find_comm(handle);
   TUTTI_TRY(comm);
-  TUTTI_TRY((*comm)->usable());
-  const auto type = data_type_of(asked.type);
-  TUTTI_TRY(type);
-  const auto op = reduction_of(**comm, asked.op);
-  TUTTI_TRY(op);
-  Call call{asked.kind, asked.input, asked.output, asked.count, *type, *op, asked.peer};
-  TUTTI_TRY(check(call, (*comm)->rank(), (*comm)->size()));
-  return group.add(*comm, stream, std::move(call));
+  auto call = checked_call(**comm, asked);
+  TUTTI_TRY(call);
+  return group.add(*comm, stream, *std::move(call));
+}
+
+// The short way of a call that can only be one in host memory, and of no group.
+std::optional<ncclResult_t> call_at_once(const Asked& asked, ncclComm_t handle,
+                                         cudaStream_t stream) {
+  if (stream != nullptr || Group::of_this_thread().open()) return std::nullopt;
+  const auto comm = find_comm(handle);
+  if (!comm.ok() || !(*comm)->device_side().is_none()) return std::nullopt;
+  return answer(to_string(asked.kind), [&] {
+    const auto call = checked_call(**comm, asked);
+    TUTTI_TRY(call);
+    const std::lock_guard lock((*comm)->in_use());
+    return (*comm)->run(std::span(&*call, 1));
+  });
 }
 
 ncclResult_t call(const Asked& asked, ncclComm_t comm, cudaStream_t stream) {
+  if (const auto result = call_at_once(asked, comm, stream)) return *result;
   return answer_in_group(to_string(asked.kind),
                          [&](Group& group) { return enqueue(group, asked, comm, stream); });
 }
