@@ -63,6 +63,12 @@ class Figures(unittest.TestCase):
         self.assertNotIn("torch / tutti", made)
         self.assertNotIn("step_ms", made["torch"])
 
+    def test_peers_that_never_ended_are_no_comparison(self):
+        compared = load_script().compared
+        self.assertTrue(compared({"f32": {"tutti": [outcome(1)], "torch": [FAILED, outcome(1)]}}))
+        self.assertFalse(compared({"f32": {"tutti": [outcome(1)], "torch": [FAILED]}}))
+        self.assertFalse(compared({"f32": {"tutti": [outcome(1)]}}))
+
     def test_tokens_per_second_are_of_all_ranks(self):
         made = summary.figures({"tutti": [outcome(0.5)]}, PLAN)
         self.assertEqual(made["tutti"]["tokens_per_second"]["median"], 2 * 8 * 256 / 0.5)

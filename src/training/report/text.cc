@@ -7,7 +7,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <vector>
 
 namespace tutti::training {
 namespace {
@@ -89,45 +88,6 @@ std::optional<double> parse_exact(std::string_view text) {
   const auto parsed = std::from_chars(text.data(), end, value, std::chars_format::hex);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   return negative ? -value : value;
-}
-
-// Source  Damerau's distance in its restricted form (optimal string alignment), by rows.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) now[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::swap(before_last, last);
-    std::swap(last, now);
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      now[j] = std::min({replaced, last[j] + 1, now[j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        now[j] = std::min(now[j], before_last[j - 2] + 1);
-    }
-  }
-  return now[b.size()];
-}
-
-std::optional<std::string_view> nearest(std::string_view name,
-                                        std::span<const std::string_view> candidates) {
-  constexpr std::size_t kLongest = 64;  // names that people type; the distance costs their product
-  if (name.size() > kLongest) return std::nullopt;
-  std::optional<std::string_view> best;
-  std::size_t least = std::max<std::size_t>(1, name.size() / 3) + 1;
-  for (const std::string_view candidate : candidates) {
-    if (candidate.size() > kLongest) continue;
-    const std::size_t distance = edit_distance(name, candidate);
-    if (distance >= least) continue;
-    least = distance;
-    best = candidate;
-  }
-  return best;
-}
-
-std::string suggestion(std::string_view name, std::span<const std::string_view> candidates) {
-  if (const auto near = nearest(name, candidates)) return fmt::format("did you mean '{}'?", *near);
-  return fmt::format("known are {}", fmt::join(candidates, ", "));
 }
 
 }  // namespace tutti::training

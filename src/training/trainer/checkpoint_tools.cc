@@ -114,12 +114,15 @@ TensorDifference compare(const std::string& name, const SafetensorsEntry& a,
   double apart = 0, size = 0;
   made.count = static_cast<std::int64_t>(left.size());
   for (std::size_t i = 0; i < left.size() && i < right.size(); ++i) {
-    const double difference = std::abs(left[i] - right[i]);
-    if (std::memcmp(&left[i], &right[i], sizeof(double)) != 0) ++made.differing;
+    // What is no number is far from everything but itself.
+    if (std::memcmp(&left[i], &right[i], sizeof(double)) == 0) continue;
+    ++made.differing;
+    double difference = std::abs(left[i] - right[i]);
+    if (std::isnan(difference)) difference = HUGE_VAL;
     made.largest = std::max(made.largest, difference);
     apart += difference * difference;
-    size += right[i] * right[i];
   }
+  for (const double value : right) size += value * value;
   made.relative = apart > 0 ? std::sqrt(apart / size) : 0;
   return made;
 }

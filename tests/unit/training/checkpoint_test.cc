@@ -7,10 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -430,6 +433,29 @@ TEST_F(Damaged, AnotherTypeIsNamedWithTensorAndFile) {
   });
   EXPECT_THAT(why(),
               AllOf(HasSubstr(file("moment_1.safetensors")), HasSubstr(kTensor), HasSubstr("I32")));
+}
+
+// What is no number is equal to itself, and far from all else.
+TEST_F(Damaged, ATensorThatBecameNoNumberDiffersByInfinity) {
+  const ModelFolder other;
+  fs::copy(path_, other.file("same"));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::byte> changed;
+  rewrite("model.safetensors", [&](NamedBytes& t) {
+    if (t.plan.name != kTensor) return true;
+    changed.assign(t.bytes.begin(), t.bytes.end());
+    std::memcpy(changed.data(), &nan, sizeof nan);
+    t.bytes = changed;
+    return true;
+  });
+  auto found = compare_checkpoints(path_, other.file("same"));
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_EQ(found->size(), 1U);
+  EXPECT_EQ(found->front().differing, 1);
+  EXPECT_EQ(found->front().largest, HUGE_VAL);
+  found = compare_checkpoints(path_, path_);
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found->empty());
 }
 
 // Of the same extents, but of types whose elements are not read.

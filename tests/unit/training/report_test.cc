@@ -76,20 +76,6 @@ TEST(Text, ExactNumbersReadBackToTheSameBits) {
     EXPECT_FALSE(parse_exact(bad)) << bad;
 }
 
-TEST(Text, NearMissesAreUnderstood) {
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("adma", "adam"), 1u);
-  constexpr std::array<std::string_view, 4> names = {"adam", "adamw", "sgd", "muon"};
-  EXPECT_EQ(nearest("adamv", names), "adam");  // as near as adamw, and first
-  EXPECT_EQ(nearest("admaw", names), "adamw");
-  EXPECT_EQ(nearest("sdg", names), "sgd");
-  EXPECT_EQ(nearest("lion", names), std::nullopt);
-  EXPECT_EQ(nearest(std::string(1 << 20, 'a'), names), std::nullopt);
-  EXPECT_EQ(suggestion("mun", names), "did you mean 'muon'?");
-  EXPECT_EQ(suggestion("lion", names), "known are adam, adamw, sgd, muon");
-}
-
 TEST(Fingerprint, SeesEveryBitAndEveryPlace) {
   std::array<std::byte, 40> bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37);
