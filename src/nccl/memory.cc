@@ -98,6 +98,7 @@ Result<void*> register_buffer(void* memory, std::size_t bytes) {
 }
 
 Status deregister_buffer(void* handle) {
+  if (handle == nullptr) return Status();
   const std::lock_guard lock(holdings().mutex);
   if (holdings().registered.erase(handle) == 1) return Status();
   return refuse("this is no handle of ncclCommRegister, or was given back before");

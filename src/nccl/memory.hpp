@@ -20,7 +20,7 @@ Status free_memory(void* memory);
 
 // Errors  invalid_argument: no memory.
 Result<void*> register_buffer(void* memory, std::size_t bytes);
-// Errors  invalid_argument: no such handle, or given back before.
+// Null is nothing. Errors  invalid_argument: no such handle, or given back before.
 Status deregister_buffer(void* handle);
 
 Result<ncclWindow_t> register_window(const std::shared_ptr<Comm>& comm, void* memory,

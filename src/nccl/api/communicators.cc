@@ -220,23 +220,30 @@ ncclResult_t pncclCommGrow(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t
   });
 }
 
+// To end what is none is nothing, as in NCCL.
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
+  if (comm == nullptr) return ncclSuccess;
   return answer("ncclCommFinalize", [&] {
     const auto found = find_comm(comm);
     TUTTI_TRY(found);
+    if ((*found)->phase() == Comm::Phase::closed)
+      return Status(StatusCode::invalid_argument, "the communicator was finalized before");
     return (*found)->close();
   });
 }
 
 ncclResult_t pncclCommDestroy(ncclComm_t comm) {
+  if (comm == nullptr) return ncclSuccess;
   return answer("ncclCommDestroy", [&] { return give_back(comm, false); });
 }
 
 ncclResult_t pncclCommAbort(ncclComm_t comm) {
+  if (comm == nullptr) return ncclSuccess;
   return answer("ncclCommAbort", [&] { return give_back(comm, true); });
 }
 
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+  if (comm == nullptr) return ncclSuccess;
   return answer("ncclCommRevoke", [&] {
     const auto found = find_comm(comm);
     TUTTI_TRY(found);
