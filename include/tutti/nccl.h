@@ -58,8 +58,9 @@ void pncclResetDebugInit(void);
  * process, or for several ranks between ncclGroupStart and ncclGroupEnd. A rank needs no GPU here,
  * so that any number of ranks may share a process or a device. */
 
-/* Makes what the ranks of one new communicator meet by. NCCL_SOCKET_IFNAME and NCCL_COMM_ID say
- * where, as in NCCL. Different: it carries a secret, so that only who was given it can join. */
+/* Makes what the ranks of one new communicator meet by; NCCL_SOCKET_IFNAME says where, as in NCCL.
+ * Different: it carries a secret, so that only who was given it can join; and rank 0 must be on the
+ * host where it was made. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId);
 ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId);
 
@@ -87,7 +88,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist);
 
 /* Waits until all that was started is done by all ranks; only ncclCommDestroy and ncclCommAbort
- * may follow. */
+ * may follow. NULL is fine. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t pncclCommFinalize(ncclComm_t comm);
 
@@ -101,7 +102,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t pncclCommAbort(ncclComm_t comm);
 
 /* Ends what is under way with an error at all ranks and keeps the communicator: it can still be
- * asked, shrunk, split and destroyed. revokeFlags is NCCL_REVOKE_DEFAULT. Since 2.28. */
+ * asked, shrunk and destroyed. revokeFlags is NCCL_REVOKE_DEFAULT. NULL is fine. Since 2.28.
+ * Different: in NCCL each rank revokes its own; here one is enough, and more are fine. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags);
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags);
 

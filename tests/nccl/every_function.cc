@@ -1,0 +1,17 @@
+// every_function.cc: the whole of every_function.c and its themes, compiled as C++: what the header
+// declares for C must be as good there, and the device interface is only there in NCCL's own.
+#include "every_function.c"
+#include "check.c"
+#include "collectives.c"
+#include "configs.c"
+#include "device.c"
+#include "endings.c"
+#include "families.c"
+#include "groups.c"
+#include "making.c"
+#include "memory.c"
+#include "mistakes.c"
+#include "names.c"
+#include "newer.c"
+#include "processes.c"
+#include "values.c"

@@ -1,0 +1,2 @@
+// header_alone.cc: header_alone.c as C++.
+#include "header_alone.c"
