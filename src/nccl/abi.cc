@@ -79,7 +79,8 @@ ncclResult_t result_of(const Status& status) {
 ncclResult_t report(const char* function, const Status& status) {
   if (status.ok()) return ncclSuccess;
   const std::string text = fmt::format("{}: {}", function, status.to_string());
-  log().info(text);
+  // NCCL's users look for reasons where NCCL_DEBUG=WARN shows them.
+  if (settings().log) log().warn(text);
   LastError& last = the_last();
   const std::lock_guard lock(last.mutex);
   last.text = text;

@@ -1,0 +1,60 @@
+// memory.hpp: part of the stand-in for CUDA, which is a test kit and NOT CUDA: the memory of
+// devices that do not exist, and host memory that is called page-locked.
+//
+// "Device memory" is host memory with two mappings: at the address that programs get nobody may
+// read or write, so that code which takes it for the host's crashes; only the stand-in's own copies
+// go through the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "transport/cuda/types.hpp"
+
+namespace stand_in {
+
+using namespace tutti::transport::cuda;
+
+enum class Kind { device, allocated, registered };  // the last two: of the host, page-locked
+
+struct Allocation {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  std::size_t mapped_bytes = 0;
+  Kind kind = Kind::device;
+  int ordinal = 0;
+  Context context = nullptr;
+  std::byte* reachable = nullptr;  // where the stand-in itself finds the bytes
+};
+
+// Threading  any thread.
+class Memory {
+ public:
+  static Memory& instance();  // never destroyed: streams may still work when a program ends
+
+  // 0: there is none left.
+  std::uintptr_t allocate_device(Context context, int ordinal, std::size_t bytes);
+  void* allocate_host(Context context, int ordinal, std::size_t bytes);
+  bool register_host(Context context, int ordinal, void* memory, std::size_t bytes);
+  // False: there is no such thing there.
+  bool release(std::uintptr_t begin, Kind kind);
+
+  std::optional<Allocation> find(std::uintptr_t address);
+  // Where the stand-in itself finds so many bytes from `address` on; null: beyond the end of an
+  // allocation. Memory that is not known is the host's.
+  std::byte* reach(std::uintptr_t address, std::size_t bytes);
+
+  std::size_t count(Kind kind);
+  std::size_t device_bytes(int ordinal);
+
+ private:
+  void add(const Allocation& allocation);
+
+  std::mutex mutex_;
+  std::map<std::uintptr_t, Allocation> allocations_;  // by where they begin
+};
+
+}  // namespace stand_in

@@ -1,0 +1,59 @@
+// stand_in.hpp: what tests may ask of the stand-in for CUDA (a test kit that is NOT CUDA), and what
+// its libcudart.so.13 calls in its libcuda.so.1 beyond the functions in transport/cuda/types.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "transport/cuda/types.hpp"
+
+namespace stand_in {
+struct GraphState;
+}
+// Graphs and their instances are the same thing here.
+struct CUgraph_st {
+  std::shared_ptr<stand_in::GraphState> state;
+};
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+using StandInGraph = CUgraph_st*;
+
+// The next call of `function` (by its name in the library) but `after` gives `code` and does
+// nothing.
+void tutti_stand_in_fail(const char* function, int code, int after);
+
+// What a program has made and not given back. Streams are the program's, and one for each device
+// that was used.
+struct TuttiStandInCounts {
+  std::size_t device_memory;
+  std::size_t host_memory;
+  std::size_t registered_memory;
+  std::size_t streams;
+  std::size_t events;
+
+  friend bool operator==(const TuttiStandInCounts&, const TuttiStandInCounts&) = default;
+};
+void tutti_stand_in_count(TuttiStandInCounts* counts);
+
+int cuCtxSetCurrent(tutti::transport::cuda::Context context);
+int cuCtxSynchronize();
+int cuMemGetInfo_v2(std::size_t* unused, std::size_t* total);
+int cuMemcpyAsync(tutti::transport::cuda::DevicePointer to,
+                  tutti::transport::cuda::DevicePointer from, std::size_t bytes,
+                  tutti::transport::cuda::Stream stream);
+int cuMemsetD8Async(tutti::transport::cuda::DevicePointer at, unsigned char value,
+                    std::size_t bytes, tutti::transport::cuda::Stream stream);
+int cuEventElapsedTime(float* milliseconds, tutti::transport::cuda::Event from,
+                       tutti::transport::cuda::Event to);
+int cuStreamBeginCapture_v2(tutti::transport::cuda::Stream stream, int mode);
+int cuStreamEndCapture(tutti::transport::cuda::Stream stream, StandInGraph* graph);
+int cuGraphInstantiateWithFlags(StandInGraph* instance, StandInGraph graph, std::uint64_t flags);
+int cuGraphLaunch(StandInGraph instance, tutti::transport::cuda::Stream stream);
+int cuGraphExecDestroy(StandInGraph instance);
+int cuGraphDestroy(StandInGraph graph);
+
+}  // extern "C"
+#pragma GCC visibility pop
