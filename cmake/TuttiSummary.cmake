@@ -24,6 +24,8 @@ if(PROJECT_IS_TOP_LEVEL)
   tutti_report(OPENBLAS_FOUND "OpenBLAS (matrices of float and double)" "our own GEMM is slower")
   tutti_report(TUTTI_DNNL_FOUND "oneDNN (matrices of bfloat16)" "our own GEMM is slower")
   tutti_report(benchmark_FOUND "google-benchmark (micro-benchmarks)" "they are not built")
+  tutti_report(TUTTI_CUDA_FOUND "nvcc (GPU kernels for sm_80, sm_90, sm_100 and later)"
+               "there are no GPU kernels")
   tutti_report(TUTTI_CCACHE "ccache (quicker rebuilds)" "builds go without")
   message(STATUS "  Programs: ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endif()

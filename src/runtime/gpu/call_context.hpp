@@ -1,0 +1,162 @@
+// call_context.hpp: what a block knows while it runs one call: where everything lies, how it waits,
+// and how it gives up.
+//
+// Every wait is a loop on one word of the rank's own control memory. It ends when the number has
+// come, when somebody says that the call has failed, or at the deadline; then the first one to fail
+// writes down why, tells everybody, and all threads of the block leave together at the next sync.
+//
+// A Policy says what threads, synchronisation, memory order and time are: on a GPU
+// (cuda_policy.cuh) or on threads of a processor, under tests. It has
+//   team()                       this thread's number, and how many there are in the block
+//   sync(), sync_or(flag)        all threads of the block; the second tells whether any had a flag
+//   store_release(site, p, v), load_acquire(site, p)    at the scope of the system
+//   store_relaxed(p, v), load_relaxed(p)                the same
+//   claim(p)                     whether this one is the first, in this rank
+//   store_word(p, data, flag), load_word(p, flag, data) both halves at once
+//   now_ns(), pause()
+//
+// Knows nothing of steps; interpret.hpp does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/gpu/device_cut.hpp"
+#include "runtime/gpu/device_program.hpp"
+#include "runtime/gpu/device_world.hpp"
+#include "runtime/gpu/passes.hpp"
+#include "runtime/gpu/sites.hpp"
+
+namespace tutti::runtime::gpu {
+
+// As runtime::Way.
+enum class Way : std::uint8_t { memory, staged, pull, push, flagged };
+
+// Where an operand of the step at hand lies.
+struct Place {
+  std::byte* base = nullptr;  // null: nothing is to be touched
+  std::uint64_t number = 0;   // of a message: what its counter will say
+  std::uint32_t chunk = 0;    // in a buffer that begins at `base`
+  Way way = Way::memory;
+  bool in_slot = false;  // `base` is a message's payload in one piece
+  bool told = false;     // whether the peer is told of it afterwards
+};
+
+// What the threads of a block share.
+struct BlockShared {
+  DeviceCall call;
+  Cut cut;
+  std::uint64_t sequence = 0;
+  std::uint64_t deadline_ns = 0;
+  std::uint64_t piece_bytes = 0;   // of the chunk that is being done
+  std::uint64_t piece_before = 0;  // bytes before it in messages
+  std::uint32_t addressable = 0;   // of the own buffers, by bits
+  Place places[kOperandsMax];
+  std::byte* pointers[kOperandsMax];
+  std::uint32_t flags[kOperandsMax];
+  bool is_slot[kOperandsMax];
+};
+
+// Where in a call a block is, for the error record.
+struct Moment {
+  std::uint32_t step = 0;
+  std::uint64_t slice = 0;
+};
+
+// Until a word holds a number, or a higher one. Without a word there is nothing to wait for.
+struct Wait {
+  const std::uint64_t* word = nullptr;
+  std::uint64_t number = 0;
+  Site site = Site::arrival_see;
+  Awaited awaited = Awaited::nothing;
+  std::uint32_t peer = 0;
+};
+
+template <class Policy>
+class CallContext {
+ public:
+  TUTTI_HOST_DEVICE CallContext(Policy& policy, BlockShared& shared, const DeviceWorld& world,
+                                const ProgramHeader& program)
+      : policy_(policy), shared_(shared), world_(world), program_(program) {}
+
+ protected:
+  // ---- Where things are ----
+
+  TUTTI_HOST_DEVICE std::uint32_t channel() const { return shared_.cut.channel; }
+  TUTTI_HOST_DEVICE std::byte* control(std::uint32_t rank) const { return world_.controls[rank]; }
+
+  // What `peer` tells us, and what we tell it.
+  TUTTI_HOST_DEVICE Mailbox& from(std::uint32_t peer) const {
+    const std::size_t at = world_.shape.mailbox_at(channel(), peer);
+    return *reinterpret_cast<Mailbox*>(control(world_.rank) + at);
+  }
+  TUTTI_HOST_DEVICE Mailbox& to(std::uint32_t peer) const {
+    const std::size_t at = world_.shape.mailbox_at(channel(), world_.rank);
+    return *reinterpret_cast<Mailbox*>(control(peer) + at);
+  }
+  TUTTI_HOST_DEVICE PeerState& state(std::uint32_t peer) const {
+    return world_.peers[world_.shape.stream(channel(), peer)];
+  }
+
+  // ---- Failure ----
+
+  // Writes down and tells the first failure of this rank. The culprit is a rank + 1, or 0.
+  TUTTI_HOST_DEVICE void fail(Why why, Awaited awaited, std::uint32_t peer, std::uint32_t culprit,
+                              Moment moment) {
+    ErrorRecord& error = *world_.error;
+    if (!policy_.claim(&error.claimed)) return;
+    error.why = why;
+    error.channel = channel();
+    error.step = moment.step;
+    error.slice = moment.slice;
+    error.awaited = awaited;
+    error.peer = peer;
+    error.culprit = culprit;
+    policy_.store_release(Site::error_post, &error.ready, std::uint64_t{1});
+    for (std::uint32_t rank = 0; rank < world_.shape.ranks; ++rank)
+      policy_.store_relaxed(reinterpret_cast<std::uint64_t*>(control(rank)),
+                            make_notice(why, culprit));
+  }
+
+  // Somebody who has not even entered the call, or else the one that was waited for.
+  TUTTI_HOST_DEVICE std::uint32_t find_missing(std::uint32_t peer) const {
+    for (std::uint32_t rank = 0; rank < world_.shape.ranks; ++rank)
+      if (rank != world_.rank && policy_.load_relaxed(&from(rank).entered) < shared_.sequence)
+        return rank + 1;
+    return peer + 1;
+  }
+
+  // Whether a wait that has been in vain so far is to end.
+  TUTTI_HOST_DEVICE bool gives_up(std::uint32_t polls, Awaited awaited, std::uint32_t peer,
+                                  Moment moment) {
+    constexpr std::uint32_t kPollsPerLook = 16;  // at the clock
+    const std::uint64_t notice =
+        policy_.load_relaxed(reinterpret_cast<const std::uint64_t*>(control(world_.rank)));
+    if (notice != 0) {
+      fail(static_cast<Why>(notice >> 32), awaited, peer, static_cast<std::uint32_t>(notice),
+           moment);
+      return true;
+    }
+    if (polls % kPollsPerLook != kPollsPerLook - 1 || shared_.deadline_ns == 0) return false;
+    if (policy_.now_ns() < shared_.deadline_ns) return false;
+    fail(Why::timeout, awaited, peer, find_missing(peer), moment);
+    return true;
+  }
+
+  // ---- Waiting ----
+
+  TUTTI_HOST_DEVICE bool wait(const Wait& wait, Moment moment) {
+    for (std::uint32_t polls = 0;; ++polls) {
+      if (policy_.load_acquire(wait.site, wait.word) >= wait.number) return true;
+      if (gives_up(polls, wait.awaited, wait.peer, moment)) return false;
+      policy_.pause();
+    }
+  }
+
+  Policy& policy_;
+  BlockShared& shared_;
+  const DeviceWorld& world_;
+  const ProgramHeader& program_;
+};
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,191 @@
+// device_world.hpp: the memory in which the ranks of a device world meet, and what one call of one
+// rank is told.
+//
+// Every rank owns a piece of control memory that all others can load and store: a mailbox for each
+// peer and channel, and the slots of the queues that lead to it. What a rank waits for always lies
+// in its own memory, and a word has one writer, so that nobody ever resets anything: all numbers
+// only grow, over all calls.
+//
+// What changes from call to call stands in memory, too (DeviceCall), or is advanced by the kernel
+// itself (PeerState, sequences): a captured graph launches the same kernel with the same arguments
+// again, and it is the next call.
+//
+// Knows nothing of CUDA, or of what a program does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/gpu/device_program.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::runtime::gpu {
+
+inline constexpr std::size_t kVectorBytes = 16;  // what a thread loads and stores at once
+inline constexpr std::size_t kUnitBytes = 8;     // the same of low latency: two words with flags
+inline constexpr std::size_t kBufferCount = 3;   // by Buffer
+
+// Memory of a rank as its peers find it: `offset` bytes into one of the regions that they have
+// mapped. Region 0 is none: what lies there cannot be addressed.
+struct MemoryRef {
+  std::uint32_t region = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t offset = 0;
+};
+
+// What a rank tells each peer when it enters a call in which messages may travel direct.
+struct ArrivalRecord {
+  std::uint64_t number = 0;  // of the meetings of these two, from 1; published last
+  std::uint64_t signature = 0;
+  MemoryRef memory[kBufferCount];
+};
+
+// What `from` tells the mailbox's owner. Numbers are of messages, over all calls of the channel.
+struct alignas(128) Mailbox {
+  std::uint64_t entered = 0;     // the call that `from` is in
+  std::uint64_t offered = 0;     // messages to the owner up to here may be pulled
+  std::uint64_t produced = 0;    // messages to the owner up to here have been pushed
+  std::uint64_t granted = 0;     // messages of the owner up to here may be pushed
+  std::uint64_t taken = 0;       // messages of the owner up to here have been pulled
+  std::uint64_t filled = 0;      // messages in the owner's queue, and
+  std::uint64_t freed = 0;       // of those that the owner sent, how many have been read
+  std::uint64_t word_freed = 0;  // the same of low latency
+  // Two, because a rank may be in its next call while a peer still reads the record of this one;
+  // in the one after that it cannot be: it takes the peer's next record to get there.
+  ArrivalRecord arrivals[2];
+};
+
+// Before the payload of a queued message.
+struct SlotHeader {
+  std::uint64_t signature = 0;
+  std::uint64_t number = 0;  // of the message, from 1
+};
+
+// Four bytes with the flag that says whose they are, loaded and stored at once.
+struct alignas(8) FlaggedWord {
+  std::uint32_t data = 0;
+  std::uint32_t flag = 0;
+};
+
+// How control memory is laid out; the same on all ranks. Sizes are of the payload of one slot.
+struct ControlShape {
+  std::uint32_t ranks = 1;
+  std::uint32_t channels = 1;
+  std::uint32_t slots = 4;          // of each queue; at least 2
+  std::uint32_t slot_bytes = 0;     // a multiple of kVectorBytes
+  std::uint32_t flagged_bytes = 0;  // low latency; a multiple of kUnitBytes
+
+  static constexpr std::size_t kNoticeBytes = 128;
+
+  TUTTI_HOST_DEVICE std::size_t stream(std::uint32_t channel, std::uint32_t from) const {
+    return static_cast<std::size_t>(channel) * ranks + from;
+  }
+  TUTTI_HOST_DEVICE std::size_t streams() const {
+    return static_cast<std::size_t>(channels) * ranks;
+  }
+  TUTTI_HOST_DEVICE std::size_t slot_stride() const { return sizeof(SlotHeader) + slot_bytes; }
+  // Twice the payload, and a unit that says what it is.
+  TUTTI_HOST_DEVICE std::size_t flagged_stride() const {
+    return 2 * (std::size_t{flagged_bytes} + kUnitBytes);
+  }
+  TUTTI_HOST_DEVICE std::size_t mailbox_at(std::uint32_t channel, std::uint32_t from) const {
+    return kNoticeBytes + stream(channel, from) * sizeof(Mailbox);
+  }
+  TUTTI_HOST_DEVICE std::size_t slot_at(std::uint32_t channel, std::uint32_t from,
+                                        std::uint64_t number) const {
+    const std::size_t slot = stream(channel, from) * slots + number % slots;
+    return kNoticeBytes + streams() * sizeof(Mailbox) + slot * slot_stride();
+  }
+  TUTTI_HOST_DEVICE std::size_t flagged_at(std::uint32_t channel, std::uint32_t from,
+                                           std::uint64_t number) const {
+    const std::size_t slot = stream(channel, from) * slots + number % slots;
+    return slot_at(0, 0, 0) + streams() * slots * slot_stride() + slot * flagged_stride();
+  }
+  TUTTI_HOST_DEVICE std::size_t bytes() const {
+    return flagged_at(0, 0, 0) + streams() * slots * flagged_stride();
+  }
+};
+
+// Where a rank stands with a peer on one channel, in its own memory; only its own block uses it.
+struct PeerState {
+  std::uint64_t sent = 0;  // messages of earlier calls, whichever way they went
+  std::uint64_t received = 0;
+  std::uint64_t queued_sent = 0;  // through slots, of all calls
+  std::uint64_t queued_received = 0;
+  std::uint64_t flagged_sent = 0;
+  std::uint64_t flagged_received = 0;
+  std::uint64_t met = 0;  // arrival records exchanged
+  // Of this call: what the peer's record said.
+  std::byte* memory[kBufferCount] = {};
+  std::uint32_t addressable = 0;  // by bits
+  std::uint32_t unused = 0;
+};
+
+// Why a call failed. As the upper half of a notice, none is no notice.
+enum class Why : std::uint32_t {
+  none,
+  aborted,      // somebody said so
+  timeout,      // the deadline passed
+  mismatch,     // the peer made another call
+  misaligned,   // a buffer does not lie at a multiple of its elements' size
+  too_large,    // a message of single elements does not fit a slot, or there are too many elements
+  peer_failed,  // with what it told
+};
+
+// What was waited for.
+enum class Awaited : std::uint32_t { nothing, arrival, data, room, grant, taken };
+
+// The first failure of a rank.
+struct ErrorRecord {
+  std::uint32_t claimed = 0;
+  Why why = Why::none;
+  std::uint64_t ready = 0;  // published last
+  std::uint32_t channel = 0;
+  std::uint32_t step = 0;
+  std::uint64_t slice = 0;
+  Awaited awaited = Awaited::nothing;
+  std::uint32_t peer = 0;     // the one that was waited for
+  std::uint32_t culprit = 0;  // rank + 1 of the one that is missing or told of a failure; or 0
+  std::uint32_t unused = 0;
+};
+
+// In the first word of control memory: why in the upper half, the culprit's rank + 1 in the lower.
+// Any rank, and the host, may store it: then all blocks of this rank leave.
+constexpr std::uint64_t make_notice(Why why, std::uint32_t culprit) {
+  return static_cast<std::uint64_t>(why) << 32 | culprit;
+}
+
+// One rank's view of the world; lives as long as the communicator.
+struct DeviceWorld {
+  ControlShape shape;
+  std::uint32_t rank = 0;
+  std::uint32_t regions = 1;                 // that each rank has, the one that is none included
+  std::byte* const* controls = nullptr;      // by rank: its control memory as it is mapped here
+  std::byte* const* region_bases = nullptr;  // by rank and region, the same
+  PeerState* peers = nullptr;                // by channel and rank
+  std::uint64_t* sequences = nullptr;        // by channel: calls so far
+  ErrorRecord* error = nullptr;
+};
+
+// How the queues of a call work; all ranks choose alike.
+enum class Protocol : std::uint32_t {
+  simple,       // slots that are filled, then told of; and direct messages
+  low_latency,  // everything through words that carry a flag each: nothing is told twice
+};
+
+// What one call is. The host writes it before the call; a captured graph replays with what stands
+// there.
+struct DeviceCall {
+  std::uint64_t count = 0;  // elements of a block
+  std::byte* memory[kBufferCount] = {};
+  MemoryRef shared[kBufferCount];  // the same as the peers find it
+  std::uint64_t signature = 0;     // equal on all ranks that make the same call
+  std::uint64_t timeout_ns = 0;    // 0: wait for ever
+  std::uint32_t element_bytes = 1;
+  ReduceOp op = ReduceOp::sum;
+  bool direct = false;  // the same on all ranks; of the simple protocol
+  Protocol protocol = Protocol::simple;
+  std::uint32_t channels = 1;  // blocks of the kernel; the same on all ranks
+};
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,149 @@
+// Sets worlds up, and runs their blocks on threads.
+#include "host_world.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include "runtime/gpu/interpret.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+// Control memory begins at a cache line.
+constexpr std::size_t kLine = 128;
+
+template <class Format>
+bool interpret(HostPolicy& policy, BlockShared& shared, const DeviceWorld& world,
+               const ProgramHeader& program, const DeviceCall& call, std::uint32_t channel) {
+  return Interpreter<HostPolicy, Format>(policy, shared, world, program).run(call, channel);
+}
+
+using Kernel = bool (*)(HostPolicy&, BlockShared&, const DeviceWorld&, const ProgramHeader&,
+                        const DeviceCall&, std::uint32_t);
+
+Kernel kernel_of(const Job& job) {
+  if (!job.reduces) return interpret<NoFormat>;
+  switch (job.type) {
+    case DataType::int8:
+      return interpret<FormatOf<DataType::int8>>;
+    case DataType::uint8:
+      return interpret<FormatOf<DataType::uint8>>;
+    case DataType::int32:
+      return interpret<FormatOf<DataType::int32>>;
+    case DataType::uint32:
+      return interpret<FormatOf<DataType::uint32>>;
+    case DataType::int64:
+      return interpret<FormatOf<DataType::int64>>;
+    case DataType::uint64:
+      return interpret<FormatOf<DataType::uint64>>;
+    case DataType::float16:
+      return interpret<FormatOf<DataType::float16>>;
+    case DataType::float32:
+      return interpret<FormatOf<DataType::float32>>;
+    case DataType::float64:
+      return interpret<FormatOf<DataType::float64>>;
+    case DataType::bfloat16:
+      return interpret<FormatOf<DataType::bfloat16>>;
+    case DataType::float8_e4m3:
+      return interpret<FormatOf<DataType::float8_e4m3>>;
+    case DataType::float8_e5m2:
+      return interpret<FormatOf<DataType::float8_e5m2>>;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape), threads_(threads) {
+  for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
+    auto memory = std::make_unique<Memory>();
+    memory->control.resize((shape.bytes() + kLine) / sizeof(std::uint64_t) + 1);
+    memory->regions.resize(2 * std::size_t{shape.ranks});
+    memory->peers.resize(shape.streams());
+    memory->sequences.resize(shape.channels);
+    ranks_.push_back(std::move(memory));
+  }
+  for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
+    Memory& memory = *ranks_[rank];
+    for (std::uint32_t peer = 0; peer < shape.ranks; ++peer)
+      memory.controls.push_back(control(peer));
+    memory.world = {shape,
+                    rank,
+                    2,
+                    memory.controls.data(),
+                    memory.regions.data(),
+                    memory.peers.data(),
+                    memory.sequences.data(),
+                    &memory.error};
+  }
+}
+
+std::byte* HostWorld::control(std::size_t rank) {
+  auto* const begin = reinterpret_cast<std::byte*>(ranks_[rank]->control.data());
+  return begin + (kLine - reinterpret_cast<std::uintptr_t>(begin) % kLine) % kLine;
+}
+
+void HostWorld::share(Rank rank, std::byte* arena) {
+  for (auto& memory : ranks_) memory->regions[2 * static_cast<std::size_t>(rank) + 1] = arena;
+}
+
+bool HostWorld::run(std::span<const Job> jobs, Before before, void* context) {
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<std::thread> threads;
+  std::atomic<bool> all_well = true;
+  for (std::size_t rank = 0; rank < shape_.ranks; ++rank)
+    for (std::uint32_t channel = 0; channel < shape_.channels; ++channel) {
+      Block& block = *blocks.emplace_back(std::make_unique<Block>(threads_));
+      for (std::uint32_t thread = 0; thread < threads_; ++thread)
+        threads.emplace_back([&, rank, channel, thread] {
+          if (!run_thread(block, {thread, threads_}, rank, channel, jobs, before, context))
+            all_well = false;
+        });
+    }
+  for (std::thread& thread : threads) thread.join();
+  return all_well;
+}
+
+bool HostWorld::run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
+                           std::span<const Job> jobs, Before before, void* context) {
+  HostPolicy policy(block.barrier, team);
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    const Job& job = jobs[j];
+    if (job.absent == static_cast<Rank>(rank)) return true;
+    const DeviceCall& call = job.calls[rank];
+    if (channel >= call.channels) continue;
+    if (before != nullptr && team.thread == 0 && channel == 0) before(context, rank, j);
+    policy.sync();
+    const bool well = kernel_of(job)(policy, block.shared, ranks_[rank]->world,
+                                     (*job.programs)[rank].header(), call, channel);
+    policy.sync();  // as one kernel ends before the next one begins
+    if (!well) return false;
+  }
+  return true;
+}
+
+void HostWorld::abort(Rank rank) {
+  auto* const notice = reinterpret_cast<std::uint64_t*>(control(static_cast<std::size_t>(rank)));
+  std::atomic_ref(*notice).store(make_notice(Why::aborted, static_cast<std::uint32_t>(rank) + 1));
+}
+
+ErrorRecord HostWorld::error(Rank rank) {
+  ErrorRecord& record = ranks_[static_cast<std::size_t>(rank)]->error;
+  Barrier nobody(1);
+  HostPolicy policy(nobody, {});
+  if (policy.load_acquire(Site::error_see, &record.ready) == 0) return {};
+  return record;
+}
+
+void HostWorld::set_flagged_messages(std::uint64_t count) {
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (PeerState& peer : ranks_[rank]->peers) peer.flagged_sent = peer.flagged_received = count;
+    for (std::uint32_t channel = 0; channel < shape_.channels; ++channel)
+      for (std::uint32_t peer = 0; peer < shape_.ranks; ++peer) {
+        std::byte* const at = control(rank) + shape_.mailbox_at(channel, peer);
+        reinterpret_cast<Mailbox*>(at)->word_freed = count;
+      }
+  }
+}
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,76 @@
+// host_world.hpp: a world of device ranks in one process: control memory, states and blocks as
+// threads, as a host would set them up on GPUs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "host_policy.hpp"
+#include "runtime/gpu/device_world.hpp"
+#include "runtime/gpu/encode.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::runtime::gpu {
+
+// One call of all ranks.
+struct Job {
+  const std::vector<EncodedProgram>* programs = nullptr;
+  DataType type = DataType::float32;
+  bool reduces = false;
+  std::vector<DeviceCall> calls;  // by rank
+  Rank absent = -1;               // this rank does not come
+};
+
+class HostWorld {
+ public:
+  // `threads`: of a block.
+  HostWorld(ControlShape shape, std::uint32_t threads);
+
+  const ControlShape& shape() const { return shape_; }
+
+  // Memory that peers can address: as region 1 of the rank.
+  void share(Rank rank, std::byte* arena);
+  static MemoryRef reference(const std::byte* arena, const std::byte* memory) {
+    return {1, 0, static_cast<std::uint64_t>(memory - arena)};
+  }
+
+  // All ranks do all jobs, one after the other, as long as none fails. With `before`, a thread of
+  // each rank does that before each job.
+  using Before = void (*)(void* context, std::size_t rank, std::size_t job);
+  bool run(std::span<const Job> jobs, Before before = nullptr, void* context = nullptr);
+
+  // As the host aborts; any rank's memory will do.
+  void abort(Rank rank);
+  // What a rank failed of, once it has; Why::none before.
+  ErrorRecord error(Rank rank);
+  // As if so many messages had been sent through all queues of low latency.
+  void set_flagged_messages(std::uint64_t count);
+
+ private:
+  struct Memory {
+    std::vector<std::uint64_t> control;
+    std::vector<std::byte*> controls;
+    std::vector<std::byte*> regions;
+    std::vector<PeerState> peers;
+    std::vector<std::uint64_t> sequences;
+    ErrorRecord error;
+    DeviceWorld world;
+  };
+  struct Block {
+    Block(std::uint32_t size) : barrier(size) {}
+    Barrier barrier;
+    BlockShared shared;
+  };
+  bool run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
+                  std::span<const Job> jobs, Before before, void* context);
+  std::byte* control(std::size_t rank);
+
+  ControlShape shape_;
+  std::uint32_t threads_;
+  std::vector<std::unique_ptr<Memory>> ranks_;
+};
+
+}  // namespace tutti::runtime::gpu
