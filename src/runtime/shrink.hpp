@@ -11,8 +11,8 @@ namespace tutti::runtime {
 // The failure of a communicator that `rank` revokes.
 Status revoked_by(Rank rank);
 
-// A communicator of the ranks that live and are not among `excluded`. All of those call it, with the
-// same list; the old one is revoked. Excluded ranks are held for lost, whatever they do.
+// A communicator of the ranks that live and are not among `excluded`. All of those call it, with
+// the same list; the old one is revoked. Excluded ranks are held for lost, whatever they do.
 Result<std::shared_ptr<CommunicatorState>> shrink(CommunicatorState& parent,
                                                   const std::vector<Rank>& excluded = {});
 

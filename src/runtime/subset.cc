@@ -27,8 +27,8 @@ class Circle {
   Circle(CommunicatorState& parent, const std::vector<Rank>& ranks)
       : parent_(parent),
         ranks_(ranks),
-        mine_(static_cast<std::size_t>(
-            std::find(ranks.begin(), ranks.end(), parent.rank()) - ranks.begin())) {}
+        mine_(static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), parent.rank()) -
+                                       ranks.begin())) {}
 
   std::size_t mine() const { return mine_; }
 

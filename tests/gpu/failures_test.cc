@@ -12,7 +12,7 @@
 namespace tutti::runtime::gpu {
 namespace {
 
-constexpr std::uint64_t kSoonNs = 500'000'000;
+constexpr std::uint64_t kSoonNs = 2'000'000'000;
 
 std::size_t idx(int value) { return static_cast<std::size_t>(value); }
 
