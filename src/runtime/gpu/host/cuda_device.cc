@@ -1,0 +1,445 @@
+// cuda_device.cc: see cuda_device.hpp. Every call makes the device's context the thread's own for
+// its time, so that callers need not care which one is current.
+#include "runtime/gpu/host/cuda_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/try.hpp"
+#include "runtime/gpu/kernel_image.hpp"
+#include "transport/cuda/driver.hpp"
+#include "transport/cuda/launch.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+namespace cuda = transport::cuda;
+
+// One for each element type, after the one that only moves bytes.
+constexpr std::size_t kKernelCount = std::size(kAllDataTypes) + 1;
+
+std::size_t kernel_index(std::optional<DataType> reduces) {
+  return reduces ? static_cast<std::size_t>(*reduces) + 1 : 0;
+}
+
+constexpr std::size_t kStagingBytes = 1 << 20;
+// Streams whose kernels surely run beside each other, unless the environment says otherwise.
+constexpr int kConnections = 8;
+constexpr const char* kConnectionsName = "CUDA_DEVICE_MAX_CONNECTIONS";
+
+cuda::DevicePointer as_pointer(const void* memory) {
+  return reinterpret_cast<cuda::DevicePointer>(memory);
+}
+cuda::Stream as_stream(StreamHandle stream) { return static_cast<cuda::Stream>(stream); }
+cuda::Event as_event(EventHandle event) { return static_cast<cuda::Event>(event); }
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const cuda::Driver& driver, const cuda::LaunchFunctions& launch, int ordinal)
+      : driver_(driver), launch_(launch), ordinal_(ordinal) {}
+  ~CudaDevice() override;
+
+  Status start(std::span<const std::byte> image);
+
+  int id() const override { return ordinal_; }
+  std::string name() const override { return name_; }
+
+  Result<std::byte*> allocate(std::size_t bytes) override;
+  void deallocate(std::byte* memory) override;
+  Result<std::byte*> allocate_shared(std::size_t bytes) override;
+  Status copy_in(void* to, const void* from, std::size_t bytes) override;
+  Status copy_out(void* to, const void* from, std::size_t bytes) override;
+  Status zero(void* at, std::size_t bytes) override;
+  Status reach(Device& peer) override;
+  bool is_reachable(const void* memory) const override;
+
+  Result<int> blocks_at_once(int threads) override;
+  int streams_at_once() const override;
+  Status launch(const Launch& launch, StreamHandle stream) override;
+
+  Result<StreamHandle> make_stream() override;
+  void destroy_stream(StreamHandle stream) override;
+  Status synchronize(StreamHandle stream) override;
+  Result<bool> reached(StreamHandle stream) override;
+  Status copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) override;
+
+  Result<EventHandle> make_event() override;
+  void destroy_event(EventHandle event) override;
+  Status record(EventHandle event, StreamHandle stream) override;
+  Result<bool> reached_event(EventHandle event) override;
+  Status wait_event(StreamHandle stream, EventHandle event) override;
+  Result<double> elapsed_us(EventHandle from, EventHandle to) override;
+
+  Result<bool> is_capturing(StreamHandle stream) override;
+  Status begin_capture(StreamHandle stream) override;
+  Result<GraphHandle> end_capture(StreamHandle stream) override;
+  Status replay(GraphHandle graph, StreamHandle stream) override;
+  void destroy_graph(GraphHandle graph) override;
+
+ private:
+  Result<cuda::ContextScope> enter() const { return cuda::ContextScope::enter(driver_, context_); }
+  Status check(cuda::Code code, const char* what) const { return driver_.check(code, what); }
+  Status load_kernels(std::span<const std::byte> image);
+  Result<int> attribute(int which) const;
+  Status stage(void* to, const void* from, std::size_t bytes, bool in);
+
+  const cuda::Driver& driver_;
+  const cuda::LaunchFunctions launch_;
+  const int ordinal_;
+  cuda::Device device_ = 0;
+  cuda::Context context_ = nullptr;
+  std::string name_;
+  cuda::Module module_ = nullptr;
+  std::array<cuda::Function, kKernelCount> kernels_ = {};
+
+  std::mutex mutex_;  // of what stands below
+  cuda::Stream own_stream_ = nullptr;
+  cuda::PinnedMemory staging_;
+  std::vector<cuda::PinnedMemory> shared_;
+};
+
+CudaDevice::~CudaDevice() {
+  if (context_ == nullptr) return;
+  {
+    const auto scope = enter();
+    if (scope.ok()) {
+      if (own_stream_ != nullptr) driver_.functions().cuStreamDestroy_v2(own_stream_);
+      if (module_ != nullptr) launch_.cuModuleUnload(module_);
+      staging_ = cuda::PinnedMemory();
+      shared_.clear();
+    }
+  }
+  static_cast<void>(driver_.release_primary(device_));
+}
+
+Result<int> CudaDevice::attribute(int which) const {
+  int value = 0;
+  TUTTI_TRY(check(launch_.cuDeviceGetAttribute(&value, which, device_), "cuDeviceGetAttribute"));
+  return value;
+}
+
+Status CudaDevice::start(std::span<const std::byte> image) {
+  const auto device = driver_.device(ordinal_);
+  TUTTI_TRY(device);
+  device_ = *device;
+  const auto name = driver_.device_name(device_);
+  TUTTI_TRY(name);
+  name_ = fmt::format("{} (device {})", *name, ordinal_);
+  const auto context = driver_.retain_primary(device_);
+  TUTTI_TRY(context);
+  context_ = *context;
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  TUTTI_TRY(check(driver_.functions().cuStreamCreate(&own_stream_, cuda::kStreamNonBlocking),
+                  "cuStreamCreate"));
+  auto staging = cuda::PinnedMemory::allocate(driver_, kStagingBytes);
+  TUTTI_TRY(staging);
+  staging_ = *std::move(staging);
+  return load_kernels(image);
+}
+
+Status CudaDevice::load_kernels(std::span<const std::byte> image) {
+  if (image.empty())
+    return Status(StatusCode::unsupported,
+                  "this build of Tutti has no kernels: there was no nvcc when it was built");
+  const Status loaded = check(launch_.cuModuleLoadData(&module_, image.data()), "cuModuleLoadData");
+  if (!loaded.ok()) {
+    const auto major = attribute(cuda::kDeviceMajor);
+    const auto minor = attribute(cuda::kDeviceMinor);
+    return Status(
+        StatusCode::unsupported,
+        fmt::format("{}, of compute capability {}.{}, does not take the kernels of this "
+                    "build: {}",
+                    name_, major.ok() ? *major : 0, minor.ok() ? *minor : 0, loaded.message()));
+  }
+  for (std::size_t i = 0; i < kKernelCount; ++i) {
+    const char* const name = i == 0 ? byte_kernel_name() : kernel_name(kAllDataTypes[i - 1]);
+    TUTTI_TRY(check(launch_.cuModuleGetFunction(&kernels_[i], module_, name), name));
+    int registers = 0;
+    TUTTI_TRY(
+        launch_.cuFuncLoad != nullptr
+            ? check(launch_.cuFuncLoad(kernels_[i]), "cuFuncLoad")
+            : check(launch_.cuFuncGetAttribute(&registers, cuda::kFunctionRegisters, kernels_[i]),
+                    "cuFuncGetAttribute"));
+  }
+  return Status();
+}
+
+// ---- Memory ----
+
+Result<std::byte*> CudaDevice::allocate(std::size_t bytes) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  const auto memory = driver_.allocate(std::max<std::size_t>(bytes, 1));
+  if (!memory.ok())
+    return memory.status().with_context(fmt::format("{} bytes of memory of {}", bytes, name_));
+  return static_cast<std::byte*>(*memory);
+}
+
+void CudaDevice::deallocate(std::byte* memory) {
+  const auto scope = enter();
+  if (!scope.ok()) return;
+  const cuda::RelaxedCapture relaxed(driver_);
+  static_cast<void>(driver_.deallocate(memory));
+}
+
+Result<std::byte*> CudaDevice::allocate_shared(std::size_t bytes) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  auto memory = cuda::PinnedMemory::allocate(driver_, bytes);
+  TUTTI_TRY(memory);
+  std::memset(memory->data(), 0, bytes);
+  const std::lock_guard lock(mutex_);
+  shared_.push_back(*std::move(memory));
+  return shared_.back().data();
+}
+
+// Through page-locked memory on a stream of its own: a copy from other memory may wait for the
+// device, and on it for a kernel that waits for what comes after this copy.
+Status CudaDevice::stage(void* to, const void* from, std::size_t bytes, bool in) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
+    const std::size_t part = std::min(kStagingBytes, bytes - at);
+    auto* const target = static_cast<std::byte*>(to) + at;
+    const auto* const source = static_cast<const std::byte*>(from) + at;
+    if (in) std::memcpy(staging_.data(), source, part);
+    TUTTI_TRY(in ? driver_.copy_to_device(target, staging_.data(), part, own_stream_)
+                 : driver_.copy_to_host(staging_.data(), source, part, own_stream_));
+    TUTTI_TRY(driver_.synchronize(own_stream_));
+    if (!in) std::memcpy(target, staging_.data(), part);
+  }
+  return Status();
+}
+
+Status CudaDevice::copy_in(void* to, const void* from, std::size_t bytes) {
+  return stage(to, from, bytes, true);
+}
+
+Status CudaDevice::copy_out(void* to, const void* from, std::size_t bytes) {
+  return stage(to, from, bytes, false);
+}
+
+Status CudaDevice::zero(void* at, std::size_t bytes) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const std::lock_guard lock(mutex_);
+  TUTTI_TRY(
+      check(launch_.cuMemsetD8Async(as_pointer(at), 0, bytes, own_stream_), "cuMemsetD8Async"));
+  return driver_.synchronize(own_stream_);
+}
+
+Status CudaDevice::reach(Device& peer) {
+  if (peer.id() == ordinal_) return Status();
+  const auto* const other = dynamic_cast<const CudaDevice*>(&peer);
+  int can = 0;
+  if (other != nullptr)
+    TUTTI_TRY(check(launch_.cuDeviceCanAccessPeer(&can, device_, other->device_),
+                    "cuDeviceCanAccessPeer"));
+  if (can == 0)
+    return Status(StatusCode::unsupported,
+                  fmt::format("{} cannot load and store the memory of {}", name_, peer.name()));
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::Code code = launch_.cuCtxEnablePeerAccess(other->context_, 0);
+  if (code == cuda::kPeerAccessAlreadyEnabled) return Status();
+  return check(code, "cuCtxEnablePeerAccess");
+}
+
+// Memory that was made by cuMemAlloc is mapped for all peers, what comes from pools is not; the
+// driver tells them apart by whether other processes could have it.
+bool CudaDevice::is_reachable(const void* memory) const {
+  const auto scope = enter();
+  if (!scope.ok()) return false;
+  const auto place = driver_.place_of(memory);
+  if (!place.ok() || !place->device || place->ordinal != ordinal_) return false;
+  int capable = 0;
+  return launch_.cuPointerGetAttribute(&capable, cuda::kPointerIsIpcCapable, as_pointer(memory)) ==
+             cuda::kSuccess &&
+         capable != 0;
+}
+
+// ---- Kernels ----
+
+Result<int> CudaDevice::blocks_at_once(int threads) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const auto processors = attribute(cuda::kDeviceMultiprocessors);
+  TUTTI_TRY(processors);
+  int least = INT_MAX;
+  for (const cuda::Function kernel : kernels_) {
+    int blocks = 0;
+    TUTTI_TRY(
+        check(launch_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, 0),
+              "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+    least = std::min(least, blocks);
+  }
+  return least * *processors;
+}
+
+int CudaDevice::streams_at_once() const {
+  const char* const text = std::getenv(kConnectionsName);
+  const int wanted = text == nullptr ? 0 : std::atoi(text);
+  return wanted > 0 ? std::min(wanted, 32) : kConnections;
+}
+
+Status CudaDevice::launch(const Launch& launch, StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  Launch told = launch;
+  std::array<void*, 3> arguments{&told.world, &told.program, &told.call};
+  return check(
+      launch_.cuLaunchKernel(kernels_[kernel_index(launch.reduces)], launch.blocks, 1, 1,
+                             launch.threads, 1, 1, 0, as_stream(stream), arguments.data(), nullptr),
+      "cuLaunchKernel");
+}
+
+// ---- Streams ----
+
+Result<StreamHandle> CudaDevice::make_stream() {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  cuda::Stream stream = nullptr;
+  TUTTI_TRY(check(driver_.functions().cuStreamCreate(&stream, cuda::kStreamNonBlocking),
+                  "cuStreamCreate"));
+  return StreamHandle{stream};
+}
+
+void CudaDevice::destroy_stream(StreamHandle stream) {
+  const auto scope = enter();
+  if (scope.ok()) driver_.functions().cuStreamDestroy_v2(as_stream(stream));
+}
+
+Status CudaDevice::synchronize(StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return driver_.synchronize(as_stream(stream));
+}
+
+Result<bool> CudaDevice::reached(StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return driver_.reached(as_stream(stream));
+}
+
+Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return check(
+      launch_.cuMemcpyDtoDAsync_v2(as_pointer(to), as_pointer(from), bytes, as_stream(stream)),
+      "cuMemcpyDtoDAsync");
+}
+
+Result<EventHandle> CudaDevice::make_event() {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  cuda::Event event = nullptr;
+  TUTTI_TRY(check(driver_.functions().cuEventCreate(&event, 0), "cuEventCreate"));
+  return EventHandle{event};
+}
+
+void CudaDevice::destroy_event(EventHandle event) {
+  const auto scope = enter();
+  if (scope.ok()) driver_.functions().cuEventDestroy_v2(as_event(event));
+}
+
+Status CudaDevice::record(EventHandle event, StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return driver_.record(as_event(event), as_stream(stream));
+}
+
+Result<bool> CudaDevice::reached_event(EventHandle event) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return driver_.reached(as_event(event));
+}
+
+Status CudaDevice::wait_event(StreamHandle stream, EventHandle event) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return driver_.wait_event(as_stream(stream), as_event(event));
+}
+
+Result<double> CudaDevice::elapsed_us(EventHandle from, EventHandle to) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  float milliseconds = 0;
+  TUTTI_TRY(check(launch_.cuEventElapsedTime(&milliseconds, as_event(from), as_event(to)),
+                  "cuEventElapsedTime"));
+  return 1000.0 * static_cast<double>(milliseconds);
+}
+
+// ---- Captured graphs ----
+
+Result<bool> CudaDevice::is_capturing(StreamHandle stream) {
+  if (stream == nullptr) return false;  // the default stream cannot be
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const auto capture = driver_.capture_of(as_stream(stream));
+  TUTTI_TRY(capture);
+  return capture->active;
+}
+
+Status CudaDevice::begin_capture(StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return check(launch_.cuStreamBeginCapture_v2(as_stream(stream), cuda::kCaptureModeThreadLocal),
+               "cuStreamBeginCapture");
+}
+
+Result<GraphHandle> CudaDevice::end_capture(StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  cuda::Graph graph = nullptr;
+  TUTTI_TRY(check(launch_.cuStreamEndCapture(as_stream(stream), &graph), "cuStreamEndCapture"));
+  cuda::GraphInstance instance = nullptr;
+  const Status made = check(launch_.cuGraphInstantiateWithFlags(&instance, graph, 0),
+                            "cuGraphInstantiateWithFlags");
+  launch_.cuGraphDestroy(graph);
+  TUTTI_TRY(made);
+  // Now and not at its first launch, which a peer's kernel may be waiting for.
+  const std::lock_guard lock(mutex_);
+  TUTTI_TRY(check(launch_.cuGraphUpload(instance, own_stream_), "cuGraphUpload"));
+  TUTTI_TRY(driver_.synchronize(own_stream_));
+  return GraphHandle{instance};
+}
+
+Status CudaDevice::replay(GraphHandle graph, StreamHandle stream) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  return check(launch_.cuGraphLaunch(static_cast<cuda::GraphInstance>(graph), as_stream(stream)),
+               "cuGraphLaunch");
+}
+
+void CudaDevice::destroy_graph(GraphHandle graph) {
+  const auto scope = enter();
+  if (scope.ok()) launch_.cuGraphExecDestroy(static_cast<cuda::GraphInstance>(graph));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_cuda_device(int ordinal, std::span<const std::byte> image) {
+  const cuda::Found& found = cuda::find();
+  if (found.driver == nullptr) return Status(StatusCode::unsupported, found.reason);
+  const auto launch = cuda::find_launch_functions();
+  TUTTI_TRY(launch);
+  auto device = std::make_unique<CudaDevice>(*found.driver, *launch, ordinal);
+  TUTTI_TRY(device->start(image));
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,99 @@
+// device.hpp: what the host side of device calls asks of a device: memory, streams, launches. A
+// seam, so that planning, argument passing, replay and failure are tested where there is no GPU.
+//
+// Knows nothing of CUDA (cuda_device.hpp does), or of collectives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/gpu/device_program.hpp"
+#include "runtime/gpu/device_world.hpp"
+#include "tutti/status.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti::runtime::gpu {
+
+// Handles belong to the device that made them. The null stream is the device's default one.
+using StreamHandle = void*;
+using EventHandle = void*;
+using GraphHandle = void*;
+
+// One launch: what the kernel is told, all of it in memory that the device reads.
+struct Launch {
+  std::optional<DataType> reduces;  // none: the kernel that only moves bytes
+  std::uint32_t blocks = 1;
+  std::uint32_t threads = 1;
+  const DeviceWorld* world = nullptr;
+  const ProgramHeader* program = nullptr;
+  const DeviceCall* call = nullptr;
+};
+
+// One GPU, or what stands for it in tests.
+//
+// Threading  any thread.
+// Errors     system_error with what the device says, unless said otherwise.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual int id() const = 0;            // equal for objects that are the same device
+  virtual std::string name() const = 0;  // for people
+
+  // ---- Memory ----
+
+  // Aligned to 256 bytes; not zeroed.
+  virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
+  // Blocking: may wait for all that the device does.
+  virtual void deallocate(std::byte* memory) = 0;
+  // Memory of the host that both see at the same address, zeroed; lives as long as the device.
+  virtual Result<std::byte*> allocate_shared(std::size_t bytes) = 0;
+  // Blocking. The copies wait for no stream and no kernel; zero() may wait for kernels.
+  virtual Status copy_in(void* to, const void* from, std::size_t bytes) = 0;
+  virtual Status copy_out(void* to, const void* from, std::size_t bytes) = 0;
+  virtual Status zero(void* at, std::size_t bytes) = 0;
+  // From here on, kernels of this device can load and store the memory of `peer`.
+  // Errors  unsupported: they cannot.
+  virtual Status reach(Device& peer) = 0;
+  // Whether kernels of devices that reach this one can address this memory.
+  virtual bool is_reachable(const void* memory) const = 0;
+
+  // ---- Kernels ----
+
+  // Blocks of so many threads, of any of the kernels, that are on the device at once when nothing
+  // else is.
+  virtual Result<int> blocks_at_once(int threads) = 0;
+  // Streams whose kernels the device is sure to run beside each other.
+  virtual int streams_at_once() const = 0;
+  virtual Status launch(const Launch& launch, StreamHandle stream) = 0;
+
+  // ---- Streams ----
+
+  virtual Result<StreamHandle> make_stream() = 0;
+  virtual void destroy_stream(StreamHandle stream) = 0;
+  virtual Status synchronize(StreamHandle stream) = 0;    // blocking
+  virtual Result<bool> reached(StreamHandle stream) = 0;  // nothing is left to do
+  virtual Status copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) = 0;
+
+  virtual Result<EventHandle> make_event() = 0;
+  virtual void destroy_event(EventHandle event) = 0;
+  virtual Status record(EventHandle event, StreamHandle stream) = 0;
+  virtual Result<bool> reached_event(EventHandle event) = 0;
+  virtual Status wait_event(StreamHandle stream, EventHandle event) = 0;  // enqueued
+  virtual Result<double> elapsed_us(EventHandle from, EventHandle to) = 0;
+
+  // ---- Captured graphs ----
+
+  virtual Result<bool> is_capturing(StreamHandle stream) = 0;
+  virtual Status begin_capture(StreamHandle stream) = 0;
+  virtual Result<GraphHandle> end_capture(StreamHandle stream) = 0;
+  virtual Status replay(GraphHandle graph, StreamHandle stream) = 0;
+  virtual void destroy_graph(GraphHandle graph) = 0;
+};
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,181 @@
+// rank.cc: one rank of a device world (world.hpp): from what is asked for to a launch.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/try.hpp"
+#include "collectives/contract.hpp"
+#include "runtime/gpu/host/failures.hpp"
+#include "runtime/gpu/host/world.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+std::byte* as_bytes(const void* memory) {
+  return static_cast<std::byte*>(const_cast<void*>(memory));
+}
+
+// Equal on ranks that make the same call in the same way.
+std::uint64_t signature_of(std::uint64_t plan, const GpuCall& call, std::uint64_t way) {
+  std::uint64_t hash = plan;
+  for (const std::uint64_t value :
+       {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type),
+        static_cast<std::uint64_t>(call.op), static_cast<std::uint64_t>(call.root),
+        std::uint64_t{call.count}, way}) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+}  // namespace
+
+GpuRank::GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records)
+    : world_(world), rank_(rank), memory_(std::move(memory)), records_(memory_.device(), records) {}
+
+GpuRank::~GpuRank() {
+  if (last_event_ != nullptr) device().destroy_event(last_event_);
+  for (std::byte* const memory : allocations_) device().deallocate(memory);
+}
+
+Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
+  TUTTI_TRY(failure());
+  PreparedCall* prepared = records_.find(call);
+  if (prepared == nullptr) {
+    TUTTI_TRY(check(call));
+    const auto made = prepare(call);
+    TUTTI_TRY(made);
+    prepared = *made;
+  }
+  const auto captured = device().is_capturing(stream);
+  TUTTI_TRY(captured);
+  if (!*captured) TUTTI_TRY(follow(stream));
+  TUTTI_TRY(device().launch(prepared->launch, stream));
+  return records_.used(*prepared, stream, *captured);
+}
+
+Status GpuRank::synchronize(StreamHandle stream) {
+  TUTTI_TRY(device().synchronize(stream));
+  return failure();
+}
+
+Status GpuRank::failure() const {
+  if (const ErrorRecord error = memory_.error(); error.why != Why::none)
+    return status_of(error, rank_);
+  if (world_.aborted_.load(std::memory_order_relaxed))
+    return Status(StatusCode::aborted, fmt::format("rank {}: the world was aborted", rank_));
+  return Status();
+}
+
+Status GpuRank::check(const GpuCall& call) const {
+  const auto refuse = [&](const std::string& text) {
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("rank {}: {}: {}", rank_, to_string(call.collective), text));
+  };
+  if (call.count > kCountMax) return refuse(fmt::format("{} elements are too many", call.count));
+  if (has_root(call.collective) && (call.root < 0 || call.root >= world_.ranks()))
+    return refuse(fmt::format("root {} is none of {} ranks", call.root, world_.ranks()));
+  const std::size_t size = size_of(call.type);
+  for (const void* const memory : {call.input, static_cast<const void*>(call.output)})
+    if (reinterpret_cast<std::uintptr_t>(memory) % size != 0)
+      return refuse(fmt::format("a buffer does not lie at a multiple of {} bytes", size));
+  if (call.input == call.output && call.input != nullptr && call.count > 0 &&
+      !collectives::may_run_in_place(call.collective))
+    return refuse("input and output must be different memory");
+  return Status();
+}
+
+MemoryRef GpuRank::share(const std::byte* memory) const {
+  if (!world_.options_.direct || memory == nullptr) return {};
+  if (world_.devices_ > 1 && !device().is_reachable(memory)) return {};
+  return {kEverywhere, 0, reinterpret_cast<std::uintptr_t>(memory) - kEverywhereBase};
+}
+
+Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
+  collectives::PlanQuery query;
+  query.collective = call.collective;
+  query.count = call.count;
+  query.type = call.type;
+  query.root = call.root;
+  const auto plan = world_.plans_->find(query);
+  TUTTI_TRY(plan);
+  const auto& programs = plan->programs->programs;
+  const ProgramHeader& header = programs[static_cast<std::size_t>(rank_)].header();
+  const auto cutting = world_.cut(header, call);
+  TUTTI_TRY(cutting);
+  const auto program = upload(plan->programs);
+  TUTTI_TRY(program);
+  const std::size_t element = size_of(call.type);
+  const auto scratch_memory = scratch(header.scratch_blocks * call.count * element);
+  TUTTI_TRY(scratch_memory);
+
+  DeviceCall content;
+  content.count = call.count;
+  content.memory[0] = as_bytes(call.input);
+  content.memory[1] = as_bytes(call.output);
+  content.memory[2] = *scratch_memory;
+  for (std::size_t b = 0; b < kBufferCount; ++b) content.shared[b] = share(content.memory[b]);
+  content.timeout_ns = static_cast<std::uint64_t>(world_.options_.timeout.count());
+  content.element_bytes = static_cast<std::uint32_t>(element);
+  content.op = call.op;
+  content.protocol = cutting->protocol;
+  content.direct = plan->direct && cutting->protocol == Protocol::simple;
+  content.channels = cutting->channels;
+  const std::uint64_t way = std::uint64_t{cutting->channels} << 2 |
+                            (cutting->protocol == Protocol::simple ? 2U : 0U) |
+                            (content.direct ? 1U : 0U);
+  content.signature = signature_of(plan->hash, call, way);
+
+  Launch launch;
+  if (is_reduction(call.collective)) launch.reduces = call.type;
+  launch.blocks = cutting->channels;
+  launch.threads = static_cast<std::uint32_t>(world_.options_.threads);
+  launch.world = memory_.world();
+  launch.program = *program;
+  return records_.add(call, content, launch);
+}
+
+Result<const ProgramHeader*> GpuRank::upload(const std::shared_ptr<const WorldPrograms>& programs) {
+  if (const auto found = programs_.find(programs.get()); found != programs_.end())
+    return found->second.program;
+  const auto bytes = programs->programs[static_cast<std::size_t>(rank_)].bytes();
+  const auto memory = device().allocate(bytes.size());
+  TUTTI_TRY(memory);
+  allocations_.push_back(*memory);
+  TUTTI_TRY(device().copy_in(*memory, bytes.data(), bytes.size()));
+  const auto* const program = reinterpret_cast<const ProgramHeader*>(*memory);
+  programs_[programs.get()] = {programs, program};
+  return program;
+}
+
+// Twice as much as the last time, at least; what there was stays, because calls under way and
+// graphs use it. Together that is not more than once again.
+Result<std::byte*> GpuRank::scratch(std::size_t bytes) {
+  if (bytes == 0) return static_cast<std::byte*>(nullptr);
+  if (bytes <= scratch_bytes_) return scratch_;
+  const std::size_t wanted = std::max(bytes, 2 * scratch_bytes_);
+  const auto memory = device().allocate(wanted);
+  TUTTI_TRY(memory);
+  allocations_.push_back(*memory);
+  scratch_ = *memory;
+  scratch_bytes_ = wanted;
+  return scratch_;
+}
+
+// Behind the rank's last call, on whatever stream that was.
+Status GpuRank::follow(StreamHandle stream) {
+  if (has_last_stream_ && last_stream_ != stream) {
+    if (last_event_ == nullptr) {
+      const auto event = device().make_event();
+      TUTTI_TRY(event);
+      last_event_ = *event;
+    }
+    TUTTI_TRY(device().record(last_event_, last_stream_));
+    TUTTI_TRY(device().wait_event(stream, last_event_));
+  }
+  last_stream_ = stream;
+  has_last_stream_ = true;
+  return Status();
+}
+
+}  // namespace tutti::runtime::gpu

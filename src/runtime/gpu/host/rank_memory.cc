@@ -1,0 +1,97 @@
+// rank_memory.cc: see rank_memory.hpp. One piece of memory: control memory, then states of peers,
+// sequences, two tables of pointers, and the view of the world that points at all of it.
+#include "runtime/gpu/host/rank_memory.hpp"
+
+#include <atomic>
+#include <utility>
+
+#include "base/try.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+constexpr std::size_t kAlignment = 128;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Where the parts begin.
+struct Layout {
+  explicit Layout(const ControlShape& shape)
+      : peers(aligned(shape.bytes())),
+        sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
+        controls(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
+        bases(aligned(controls + shape.ranks * sizeof(std::byte*))),
+        world(aligned(bases + shape.ranks * kRegionCount * sizeof(std::byte*))),
+        bytes(aligned(world + sizeof(DeviceWorld))) {}
+
+  std::size_t peers;
+  std::size_t sequences;
+  std::size_t controls;
+  std::size_t bases;
+  std::size_t world;
+  std::size_t bytes;
+};
+
+}  // namespace
+
+Result<RankMemory> RankMemory::make(Device& device, const ControlShape& shape, Rank rank) {
+  RankMemory made(device, shape, rank);
+  made.bytes_ = Layout(shape).bytes;
+  const auto memory = device.allocate(made.bytes_);
+  TUTTI_TRY(memory);
+  made.memory_ = *memory;
+  TUTTI_TRY(device.zero(made.memory_, made.bytes_));
+  const auto error = device.allocate_shared(sizeof(ErrorRecord));
+  TUTTI_TRY(error);
+  made.error_ = reinterpret_cast<ErrorRecord*>(*error);
+  return made;
+}
+
+RankMemory::RankMemory(RankMemory&& other) noexcept
+    : device_(other.device_),
+      shape_(other.shape_),
+      rank_(other.rank_),
+      memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(other.bytes_),
+      world_(other.world_),
+      error_(other.error_) {}
+
+RankMemory::~RankMemory() {
+  if (memory_ != nullptr) device_->deallocate(memory_);
+}
+
+Status RankMemory::connect(std::span<std::byte* const> controls) {
+  const Layout layout(shape_);
+  std::vector<std::byte*> bases(controls.size() * kRegionCount, nullptr);
+  for (std::size_t rank = 0; rank < controls.size(); ++rank)
+    bases[rank * kRegionCount + kEverywhere] = reinterpret_cast<std::byte*>(kEverywhereBase);
+  DeviceWorld world;
+  world.shape = shape_;
+  world.rank = static_cast<std::uint32_t>(rank_);
+  world.regions = kRegionCount;
+  world.controls = reinterpret_cast<std::byte* const*>(memory_ + layout.controls);
+  world.region_bases = reinterpret_cast<std::byte* const*>(memory_ + layout.bases);
+  world.peers = reinterpret_cast<PeerState*>(memory_ + layout.peers);
+  world.sequences = reinterpret_cast<std::uint64_t*>(memory_ + layout.sequences);
+  world.error = error_;
+  TUTTI_TRY(device_->copy_in(memory_ + layout.controls, controls.data(), controls.size_bytes()));
+  TUTTI_TRY(
+      device_->copy_in(memory_ + layout.bases, bases.data(), bases.size() * sizeof(std::byte*)));
+  TUTTI_TRY(device_->copy_in(memory_ + layout.world, &world, sizeof world));
+  world_ = reinterpret_cast<const DeviceWorld*>(memory_ + layout.world);
+  return Status();
+}
+
+ErrorRecord RankMemory::error() const {
+  if (std::atomic_ref(error_->ready).load(std::memory_order_acquire) == 0) return ErrorRecord();
+  return *error_;
+}
+
+Status RankMemory::give_notice(Why why, std::uint32_t culprit) const {
+  const std::uint64_t notice = make_notice(why, culprit);
+  return device_->copy_in(memory_, &notice, sizeof notice);
+}
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,58 @@
+// rank_memory.hpp: what a rank of a device world owns on its device as long as the world lives:
+// control memory, where it stands with its peers, its view of the world, and the record in which
+// its kernels write why they failed.
+//
+// Knows nothing of calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/gpu/host/device.hpp"
+
+namespace tutti::runtime::gpu {
+
+// All ranks are in one process, whose devices and host have one space of addresses, so that one
+// region holds all memory: its base is the same everywhere, and where nothing lies.
+inline constexpr std::uint32_t kEverywhere = 1;
+inline constexpr std::uint32_t kRegionCount = 2;  // with the one that is none
+inline constexpr std::uintptr_t kEverywhereBase = 4096;
+
+// Movable. Lifetime  not longer than its device's.
+class RankMemory {
+ public:
+  // Control memory, zeroed. Blocking.
+  static Result<RankMemory> make(Device& device, const ControlShape& shape, Rank rank);
+  RankMemory(RankMemory&& other) noexcept;
+  RankMemory& operator=(RankMemory&&) = delete;
+  // Blocking: memory of a device goes when nothing uses it.
+  ~RankMemory();
+
+  Device& device() const { return *device_; }
+  std::byte* control() const { return memory_; }
+  const DeviceWorld* world() const { return world_; }
+  std::size_t bytes() const { return bytes_; }
+
+  // Tells the rank where the control memory of all ranks is. Blocking.
+  Status connect(std::span<std::byte* const> controls);
+
+  // The rank's first failure, as far as it is known by now; `why` is none before.
+  ErrorRecord error() const;
+  // Makes all blocks of the rank leave, now and in later calls. Any thread.
+  Status give_notice(Why why, std::uint32_t culprit) const;
+
+ private:
+  RankMemory(Device& device, const ControlShape& shape, Rank rank)
+      : device_(&device), shape_(shape), rank_(rank) {}
+
+  Device* device_;
+  ControlShape shape_;
+  Rank rank_;
+  std::byte* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  const DeviceWorld* world_ = nullptr;
+  ErrorRecord* error_ = nullptr;  // in memory that the host reads, too
+};
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,143 @@
+// world.hpp: collectives of ranks that are on GPUs, done by the GPUs themselves: the host plans,
+// writes down what a call is, and launches one kernel for each rank.
+//
+// All ranks are of one process: threads, or one thread that speaks for all of them. They share one
+// device, or devices that address each other's memory.
+//
+// A rank's kernel waits on its device for those of its peers. So all of them must be on their
+// devices at once: make() refuses what cannot be, and callers must not put what a peer's call comes
+// after behind a rank's call: on the same stream, in the default stream, or in a wait of the host.
+//
+// Knows nothing of CUDA: devices are told by device.hpp.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/gpu/host/call_records.hpp"
+#include "runtime/gpu/host/plans.hpp"
+#include "runtime/gpu/host/rank_memory.hpp"
+
+namespace tutti::runtime::gpu {
+
+struct GpuOptions {
+  int channels = 0;   // blocks of a rank; 0: what fits, at most kChannelsMax
+  int threads = 512;  // of a block
+  std::uint32_t slots = 4;
+  std::size_t slot_bytes = 64 * 1024;
+  std::size_t flagged_bytes = 16 * 1024;  // a message of low latency at most
+  std::size_t channel_bytes = 64 * 1024;  // of a call's data that are worth another channel
+  bool direct = true;                     // ranks load and store each other's buffers
+  std::string algorithm;                  // empty: the planner's choice
+  std::chrono::nanoseconds timeout = std::chrono::minutes(10);  // of a call; 0: none
+  std::size_t records = 256;  // calls of a rank that are remembered before more is allocated
+};
+
+inline constexpr int kChannelsMax = 32;
+
+class GpuWorld;
+
+// One rank's side of a world.
+//
+// Threading  one thread at a time; different ranks from different threads.
+class GpuRank {
+ public:
+  GpuRank(const GpuRank&) = delete;
+  GpuRank& operator=(const GpuRank&) = delete;
+  ~GpuRank();
+
+  // Enqueues the call on the stream of the rank's device and returns. A stream that is being
+  // captured gets it, too, and the graph may be launched again and again: each time is a further
+  // call. Calls of a rank follow each other also when their streams differ; what is captured, and
+  // launches of graphs, the caller orders. A stream lives until the rank's next call on another.
+  // Errors  invalid_argument, unsupported: this call cannot be made, and nothing has happened;
+  //         what an earlier call failed with, for ever: the world is broken then.
+  // Blocking  at the first time of such a call: until the device has been told of it.
+  Status call(const GpuCall& call, StreamHandle stream);
+
+  // Waits for the stream, and says how the rank's calls went.
+  Status synchronize(StreamHandle stream);
+  // How the calls went that are over by now.
+  Status failure() const;
+
+  Rank rank() const { return rank_; }
+  Device& device() const { return memory_.device(); }
+  std::size_t records() const { return records_.records(); }
+
+ private:
+  friend class GpuWorld;
+  GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records);
+  Status check(const GpuCall& call) const;
+  Result<PreparedCall*> prepare(const GpuCall& call);
+  Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
+  Result<std::byte*> scratch(std::size_t bytes);
+  Status follow(StreamHandle stream);
+  MemoryRef share(const std::byte* memory) const;
+
+  GpuWorld& world_;
+  const Rank rank_;
+  RankMemory memory_;
+  CallRecords records_;
+  struct Uploaded {
+    std::shared_ptr<const WorldPrograms> programs;  // kept, so that addresses stay theirs
+    const ProgramHeader* program = nullptr;
+  };
+  std::unordered_map<const WorldPrograms*, Uploaded> programs_;
+  std::vector<std::byte*> allocations_;  // programs, and all scratch memory that there ever was
+  std::byte* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
+  StreamHandle last_stream_ = nullptr;
+  bool has_last_stream_ = false;
+  EventHandle last_event_ = nullptr;
+};
+
+class GpuWorld {
+ public:
+  // A rank for every entry: its device, which lives longer than the world. Blocking.
+  // Errors  unsupported: the blocks of all ranks do not fit their device at once; devices do not
+  //         reach each other; an entry is null, which is a rank of another process. The text has
+  //         the numbers and what to do.
+  static Result<std::unique_ptr<GpuWorld>> make(std::span<Device* const> devices,
+                                                const GpuOptions& options = {});
+  GpuWorld(const GpuWorld&) = delete;
+  GpuWorld& operator=(const GpuWorld&) = delete;
+  // Aborts, so that nothing waits for ever, and frees. Graphs of the world must not run any more.
+  ~GpuWorld();
+
+  int ranks() const { return static_cast<int>(ranks_.size()); }
+  GpuRank& rank(Rank rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const ControlShape& shape() const { return shape_; }
+  const GpuOptions& options() const { return options_; }
+  std::size_t memory_bytes() const;  // of all ranks, without scratch memory and records
+
+  // Ends all calls, those under way and those to come, in failure. Any thread.
+  Status abort();
+
+ private:
+  friend class GpuRank;
+  GpuWorld(const GpuOptions& options, const ControlShape& shape, std::size_t devices,
+           std::unique_ptr<Plans> plans)
+      : options_(options), shape_(shape), devices_(devices), plans_(std::move(plans)) {}
+
+  // How a call is cut, the same on all ranks.
+  struct Cutting {
+    Protocol protocol = Protocol::simple;
+    std::uint32_t channels = 1;
+  };
+  Result<Cutting> cut(const ProgramHeader& program, const GpuCall& call) const;
+
+  const GpuOptions options_;
+  const ControlShape shape_;
+  const std::size_t devices_;
+  std::unique_ptr<Plans> plans_;
+  std::vector<std::unique_ptr<GpuRank>> ranks_;
+  std::atomic<bool> aborted_ = false;
+};
+
+}  // namespace tutti::runtime::gpu

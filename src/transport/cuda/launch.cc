@@ -1,0 +1,81 @@
+// launch.cc: see launch.hpp.
+#include "transport/cuda/launch.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <string>
+
+namespace tutti::transport::cuda {
+namespace {
+
+// Fills a table from an open library; of what is missing it keeps the first name.
+class Loader {
+ public:
+  explicit Loader(void* library) : library_(library) {}
+
+  template <typename Type>
+  void operator()(Type*& function, const char* name) {
+    try_to(function, name);
+    if (function == nullptr && missing_.empty()) missing_ = name;
+  }
+  template <typename Type>
+  void try_to(Type*& function, const char* name) {
+    function = reinterpret_cast<Type*>(dlsym(library_, name));
+  }
+
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* library_;
+  std::string missing_;
+};
+
+void load_kernels(Loader& load, LaunchFunctions& f) {
+  load(f.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  load(f.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
+  load(f.cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess");
+  load(f.cuModuleLoadData, "cuModuleLoadData");
+  load(f.cuModuleUnload, "cuModuleUnload");
+  load(f.cuModuleGetFunction, "cuModuleGetFunction");
+  load(f.cuFuncGetAttribute, "cuFuncGetAttribute");
+  load(f.cuOccupancyMaxActiveBlocksPerMultiprocessor,
+       "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  load(f.cuLaunchKernel, "cuLaunchKernel");
+  load.try_to(f.cuFuncLoad, "cuFuncLoad");
+}
+
+void load_streams(Loader& load, LaunchFunctions& f) {
+  load(f.cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync_v2");
+  load(f.cuMemsetD8Async, "cuMemsetD8Async");
+  load(f.cuPointerGetAttribute, "cuPointerGetAttribute");
+  load(f.cuStreamBeginCapture_v2, "cuStreamBeginCapture_v2");
+  load(f.cuStreamEndCapture, "cuStreamEndCapture");
+  load(f.cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");
+  load(f.cuGraphUpload, "cuGraphUpload");
+  load(f.cuGraphLaunch, "cuGraphLaunch");
+  load(f.cuGraphExecDestroy, "cuGraphExecDestroy");
+  load(f.cuGraphDestroy, "cuGraphDestroy");
+  load(f.cuEventElapsedTime, "cuEventElapsedTime");
+}
+
+}  // namespace
+
+// The library stays open, as driver.cc has it.
+Result<LaunchFunctions> find_launch_functions(const char* library) {
+  void* const opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (opened == nullptr) {
+    const char* const error = dlerror();
+    return Status(StatusCode::unsupported, fmt::format("no CUDA driver: {}: {}", library,
+                                                       error != nullptr ? error : "not opened"));
+  }
+  LaunchFunctions functions = {};
+  Loader load(opened);
+  load_kernels(load, functions);
+  load_streams(load, functions);
+  if (load.missing().empty()) return functions;
+  return Status(StatusCode::unsupported,
+                fmt::format("{} runs no kernels: it has no {}", library, load.missing()));
+}
+
+}  // namespace tutti::transport::cuda

@@ -1,0 +1,346 @@
+// host_device.cc: see host_device.hpp.
+#include "gpu_world/host_device.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "gpu/host_policy.hpp"
+#include "runtime/gpu/interpret.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+
+struct Block {
+  explicit Block(std::uint32_t size) : barrier(size) {}
+  Barrier barrier;
+  BlockShared shared;
+};
+
+template <class Format>
+void interpret(Block& block, Team team, const Launch& launch, std::uint32_t channel) {
+  HostPolicy policy(block.barrier, team);
+  Interpreter<HostPolicy, Format> interpreter(policy, block.shared, *launch.world, *launch.program);
+  interpreter.run(*launch.call, channel);
+}
+
+using Kernel = void (*)(Block&, Team, const Launch&, std::uint32_t);
+
+template <std::size_t... kIndex>
+Kernel kernel_of(DataType type, std::index_sequence<kIndex...>) {
+  constexpr std::array kernels{&interpret<FormatOf<kAllDataTypes[kIndex]>>...};
+  return kernels[static_cast<std::size_t>(type)];
+}
+
+Kernel kernel_of(const std::optional<DataType>& reduces) {
+  if (!reduces) return interpret<NoFormat>;
+  return kernel_of(*reduces, std::make_index_sequence<std::size(kAllDataTypes)>());
+}
+
+// A kernel: every thread of every block at once.
+void run(const Launch& launch) {
+  const Kernel kernel = kernel_of(launch.reduces);
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<std::thread> threads;
+  for (std::uint32_t channel = 0; channel < launch.blocks; ++channel) {
+    Block& block = *blocks.emplace_back(std::make_unique<Block>(launch.threads));
+    for (std::uint32_t thread = 0; thread < launch.threads; ++thread)
+      threads.emplace_back([&, channel, thread] {
+        kernel(block, {thread, launch.threads}, launch, channel);
+      });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+// A moment in a stream; each record() makes another one.
+struct HostDevice::Event {
+  struct Moment {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool reached = false;
+    std::chrono::steady_clock::time_point time;
+  };
+
+  std::shared_ptr<Moment> take() {
+    const std::lock_guard lock(mutex);
+    return moment;
+  }
+  std::shared_ptr<Moment> renew() {
+    const std::lock_guard lock(mutex);
+    return moment = std::make_shared<Moment>();
+  }
+
+  std::mutex mutex;
+  std::shared_ptr<Moment> moment;  // null: never recorded
+};
+
+// What is enqueued, and the thread that does it.
+class HostDevice::Stream {
+ public:
+  Stream() : thread_([this] { work(); }) {}
+  ~Stream() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  void push(Operation operation) {
+    const std::lock_guard lock(mutex_);
+    if (capturing_) {
+      captured_.push_back(std::move(operation));
+      return;
+    }
+    operations_.push_back(std::move(operation));
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return operations_.empty() && !busy_; });
+  }
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return operations_.empty() && !busy_;
+  }
+  bool is_capturing() {
+    const std::lock_guard lock(mutex_);
+    return capturing_;
+  }
+  void begin_capture() {
+    const std::lock_guard lock(mutex_);
+    capturing_ = true;
+  }
+  std::vector<Operation> end_capture() {
+    const std::lock_guard lock(mutex_);
+    capturing_ = false;
+    return std::exchange(captured_, {});
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return ends_ || !operations_.empty(); });
+      if (operations_.empty()) return;
+      const Operation operation = std::move(operations_.front());
+      operations_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      operation();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Operation> operations_;
+  bool busy_ = false;
+  bool ends_ = false;
+  bool capturing_ = false;
+  std::vector<Operation> captured_;
+  std::thread thread_;
+};
+
+HostDevice::HostDevice(const HostDeviceOptions& options) : options_(options) {
+  streams_.push_back(std::make_unique<Stream>());
+}
+
+HostDevice::~HostDevice() {
+  streams_.clear();
+  for (std::byte* const memory : shared_) std::free(memory);
+}
+
+Launch HostDevice::last_launch() const {
+  const std::lock_guard lock(mutex_);
+  return last_launch_;
+}
+
+std::string HostDevice::name() const {
+  return fmt::format("threads of a processor (device {})", options_.id);
+}
+
+Result<std::byte*> HostDevice::allocate(std::size_t bytes) {
+  if (fails_.exchange(false))
+    return Status(StatusCode::system_error,
+                  fmt::format("no {} bytes are left, as a test wants it", bytes));
+  const std::size_t whole = (bytes / kAlignment + 1) * kAlignment;
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
+  std::memset(memory, 0xa5, whole);
+  ++allocations_;
+  return memory;
+}
+
+void HostDevice::deallocate(std::byte* memory) {
+  wait_for_all();
+  std::free(memory);
+  --allocations_;
+}
+
+Result<std::byte*> HostDevice::allocate_shared(std::size_t bytes) {
+  const std::size_t whole = (bytes / kAlignment + 1) * kAlignment;
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
+  std::memset(memory, 0, whole);
+  const std::lock_guard lock(mutex_);
+  shared_.push_back(memory);
+  return memory;
+}
+
+// Word by word where it can be: an abort is told while kernels look at that word.
+Status HostDevice::copy_in(void* to, const void* from, std::size_t bytes) {
+  ++copies_in_;
+  if (bytes == sizeof(std::uint64_t)) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, from, sizeof value);
+    std::atomic_ref(*static_cast<std::uint64_t*>(to)).store(value);
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+  return Status();
+}
+
+Status HostDevice::copy_out(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return Status();
+}
+
+Status HostDevice::zero(void* at, std::size_t bytes) {
+  std::memset(at, 0, bytes);
+  return Status();
+}
+
+Status HostDevice::reach(Device& peer) {
+  if (options_.reaches_peers) return Status();
+  return Status(StatusCode::unsupported,
+                fmt::format("{} cannot load and store the memory of {}", name(), peer.name()));
+}
+
+bool HostDevice::is_reachable(const void* memory) const { return memory != nullptr && reachable_; }
+
+Result<int> HostDevice::blocks_at_once(int) { return options_.blocks; }
+
+Status HostDevice::launch(const Launch& launch, StreamHandle stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    last_launch_ = launch;
+  }
+  ++launches_;
+  stream_of(stream).push([launch] { run(launch); });
+  return Status();
+}
+
+HostDevice::Stream& HostDevice::stream_of(StreamHandle stream) {
+  if (stream != nullptr) return *static_cast<Stream*>(stream);
+  const std::lock_guard lock(mutex_);
+  return *streams_.front();
+}
+
+void HostDevice::wait_for_all() {
+  std::vector<Stream*> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& stream : streams_) all.push_back(stream.get());
+  }
+  for (Stream* const stream : all) stream->wait();
+}
+
+Result<StreamHandle> HostDevice::make_stream() {
+  const std::lock_guard lock(mutex_);
+  return StreamHandle{streams_.emplace_back(std::make_unique<Stream>()).get()};
+}
+
+void HostDevice::destroy_stream(StreamHandle stream) {
+  std::unique_ptr<Stream> gone;  // outside the lock: it waits for what the stream does
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [&](const auto& other) { return other.get() == stream; });
+  if (found == streams_.end()) return;
+  gone = std::move(*found);
+  streams_.erase(found);
+}
+
+Status HostDevice::synchronize(StreamHandle stream) {
+  stream_of(stream).wait();
+  return Status();
+}
+
+Result<bool> HostDevice::reached(StreamHandle stream) { return stream_of(stream).is_idle(); }
+
+Status HostDevice::copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) {
+  stream_of(stream).push([=] {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  });
+  return Status();
+}
+
+Result<EventHandle> HostDevice::make_event() { return EventHandle{new Event}; }
+
+void HostDevice::destroy_event(EventHandle event) { delete static_cast<Event*>(event); }
+
+Status HostDevice::record(EventHandle event, StreamHandle stream) {
+  stream_of(stream).push([moment = static_cast<Event*>(event)->renew()] {
+    const std::lock_guard lock(moment->mutex);
+    moment->reached = true;
+    moment->time = std::chrono::steady_clock::now();
+    moment->changed.notify_all();
+  });
+  return Status();
+}
+
+Result<bool> HostDevice::reached_event(EventHandle event) {
+  const auto moment = static_cast<Event*>(event)->take();
+  if (moment == nullptr) return true;
+  const std::lock_guard lock(moment->mutex);
+  return moment->reached;
+}
+
+Status HostDevice::wait_event(StreamHandle stream, EventHandle event) {
+  stream_of(stream).push([moment = static_cast<Event*>(event)->take()] {
+    if (moment == nullptr) return;
+    std::unique_lock lock(moment->mutex);
+    moment->changed.wait(lock, [&] { return moment->reached; });
+  });
+  return Status();
+}
+
+Result<double> HostDevice::elapsed_us(EventHandle from, EventHandle to) {
+  const auto begin = static_cast<Event*>(from)->take();
+  const auto end = static_cast<Event*>(to)->take();
+  const std::scoped_lock lock(begin->mutex, end->mutex);
+  return std::chrono::duration<double, std::micro>(end->time - begin->time).count();
+}
+
+Result<bool> HostDevice::is_capturing(StreamHandle stream) {
+  return stream_of(stream).is_capturing();
+}
+
+Status HostDevice::begin_capture(StreamHandle stream) {
+  stream_of(stream).begin_capture();
+  return Status();
+}
+
+Result<GraphHandle> HostDevice::end_capture(StreamHandle stream) {
+  return GraphHandle{new Graph{stream_of(stream).end_capture()}};
+}
+
+Status HostDevice::replay(GraphHandle graph, StreamHandle stream) {
+  for (const Operation& operation : static_cast<Graph*>(graph)->operations)
+    stream_of(stream).push(operation);
+  return Status();
+}
+
+void HostDevice::destroy_graph(GraphHandle graph) { delete static_cast<Graph*>(graph); }
+
+}  // namespace tutti::runtime::gpu

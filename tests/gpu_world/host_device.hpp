@@ -1,0 +1,102 @@
+// host_device.hpp: a device for tests that is NOT a GPU: its memory is the host's, its streams are
+// threads, and a launch runs the device's interpreter on threads of the processor. So everything on
+// the host's side of device calls runs without a GPU, under sanitizers, too.
+//
+// As on a GPU: what is enqueued happens later, kernels of different streams run beside each other,
+// and to free memory waits for all that the device does. It measures nothing that says anything
+// about a device.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/gpu/host/device.hpp"
+
+namespace tutti::runtime::gpu {
+
+struct HostDeviceOptions {
+  int id = 0;
+  int blocks = 64;  // that fit at once
+  int streams = 32;
+  bool reaches_peers = true;
+};
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(const HostDeviceOptions& options = {});
+  ~HostDevice() override;
+
+  // ---- What tests ask ----
+  int launches() const { return launches_; }
+  int copies_in() const { return copies_in_; }
+  int allocations() const { return allocations_; }  // made and not given back
+  Launch last_launch() const;
+  // The next allocation that is asked for fails.
+  void fail_next_allocation() { fails_ = true; }
+  void set_reachable(bool reachable) { reachable_ = reachable; }
+
+  int id() const override { return options_.id; }
+  std::string name() const override;
+  Result<std::byte*> allocate(std::size_t bytes) override;
+  void deallocate(std::byte* memory) override;
+  Result<std::byte*> allocate_shared(std::size_t bytes) override;
+  Status copy_in(void* to, const void* from, std::size_t bytes) override;
+  Status copy_out(void* to, const void* from, std::size_t bytes) override;
+  Status zero(void* at, std::size_t bytes) override;
+  Status reach(Device& peer) override;
+  bool is_reachable(const void* memory) const override;
+
+  Result<int> blocks_at_once(int threads) override;
+  int streams_at_once() const override { return options_.streams; }
+  Status launch(const Launch& launch, StreamHandle stream) override;
+
+  Result<StreamHandle> make_stream() override;
+  void destroy_stream(StreamHandle stream) override;
+  Status synchronize(StreamHandle stream) override;
+  Result<bool> reached(StreamHandle stream) override;
+  Status copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) override;
+
+  Result<EventHandle> make_event() override;
+  void destroy_event(EventHandle event) override;
+  Status record(EventHandle event, StreamHandle stream) override;
+  Result<bool> reached_event(EventHandle event) override;
+  Status wait_event(StreamHandle stream, EventHandle event) override;
+  Result<double> elapsed_us(EventHandle from, EventHandle to) override;
+
+  Result<bool> is_capturing(StreamHandle stream) override;
+  Status begin_capture(StreamHandle stream) override;
+  Result<GraphHandle> end_capture(StreamHandle stream) override;
+  Status replay(GraphHandle graph, StreamHandle stream) override;
+  void destroy_graph(GraphHandle graph) override;
+
+ private:
+  class Stream;
+  struct Event;
+  using Operation = std::function<void()>;
+  struct Graph {
+    std::vector<Operation> operations;
+  };
+
+  Stream& stream_of(StreamHandle stream);
+  void wait_for_all();
+
+  const HostDeviceOptions options_;
+  std::atomic<int> launches_ = 0;
+  std::atomic<int> copies_in_ = 0;
+  std::atomic<int> allocations_ = 0;
+  std::atomic<bool> fails_ = false;
+  std::atomic<bool> reachable_ = true;
+  mutable std::mutex mutex_;  // of what stands below
+  Launch last_launch_;
+  std::vector<std::byte*> shared_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // the first one is the default stream
+};
+
+}  // namespace tutti::runtime::gpu

@@ -1,0 +1,563 @@
+// Calls of device worlds, from planning to the last byte: on threads in place of a GPU.
+#include "runtime/gpu/host/world.hpp"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "collectives/contract.hpp"
+#include "gpu_world/host_device.hpp"
+#include "gpu_world/stage.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// So small that calls of a few hundred elements have several slices and channels.
+GpuOptions small_options() {
+  GpuOptions options;
+  options.channels = 2;
+  options.threads = 2;
+  options.slots = 2;
+  options.slot_bytes = 256;
+  options.flagged_bytes = 64;
+  options.channel_bytes = 256;
+  options.timeout = std::chrono::seconds(60);
+  options.records = 4;
+  return options;
+}
+
+std::vector<Device*> on(Device& device, int ranks) {
+  return std::vector<Device*>(static_cast<std::size_t>(ranks), &device);
+}
+
+std::unique_ptr<Stage> make_stage(HostDevice& device, int ranks,
+                                  const GpuOptions& options = small_options()) {
+  auto stage = Stage::make(on(device, ranks), options);
+  EXPECT_TRUE(stage.ok()) << stage.status().to_string();
+  return stage.ok() ? *std::move(stage) : nullptr;
+}
+
+StageCase sum_of(std::size_t count, std::uint64_t seed = 1) {
+  StageCase what;
+  what.count = count;
+  what.seed = seed;
+  return what;
+}
+
+#ifdef TUTTI_SANITIZED
+constexpr int kOneIn = 6;
+#else
+constexpr int kOneIn = 1;
+#endif
+
+class GpuWorldCalls : public ::testing::TestWithParam<int> {};
+
+TEST_P(GpuWorldCalls, GiveWhatTheContractsSay) {
+  constexpr std::size_t kCounts[] = {0, 1, 7, 61, 251};
+  HostDevice device;
+  const auto stage = make_stage(device, GetParam());
+  ASSERT_NE(stage, nullptr);
+  int number = 0;
+  for (const Collective collective : kAllCollectives)
+    for (const std::size_t count : kCounts) {
+      if (number++ % kOneIn != 0) continue;
+      StageCase what;
+      what.collective = collective;
+      what.seed = static_cast<std::uint64_t>(number);
+      what.type = kAllDataTypes[static_cast<std::size_t>(number) % std::size(kAllDataTypes)];
+      what.op = kAllReduceOps[static_cast<std::size_t>(number) % std::size(kAllReduceOps)];
+      what.root = number % GetParam();
+      what.count = collective == Collective::barrier ? 0 : count;
+      what.in_place = number % 2 == 0 && collectives::may_run_in_place(collective);
+      const Status status = stage->run(what);
+      ASSERT_TRUE(status.ok()) << what.text() << ": " << status.to_string();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuWorldCalls, ::testing::Values(1, 2, 3, 4, 5, 8));
+
+TEST(GpuWorld, ReducesAllTypesByAllOperations) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  std::uint64_t seed = 0;
+  for (const DataType type : kAllDataTypes)
+    for (const ReduceOp op : kAllReduceOps) {
+      StageCase what = sum_of(29, ++seed);
+      what.type = type;
+      what.op = op;
+      const Status status = stage->run(what);
+      EXPECT_TRUE(status.ok()) << what.text() << ": " << status.to_string();
+    }
+}
+
+TEST(GpuWorld, ServesRanksThatAreThreads) {
+  HostDevice device;
+  const auto stage = make_stage(device, 3);
+  ASSERT_NE(stage, nullptr);
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {
+    ASSERT_TRUE(stage->set(sum_of(100 * seed, seed)).ok());
+    std::vector<std::thread> threads;
+    std::vector<Status> statuses(3);
+    for (Rank rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        Status& status = statuses[static_cast<std::size_t>(rank)];
+        status = stage->launch(rank);
+        if (status.ok()) status = stage->world().rank(rank).synchronize(stage->stream(rank));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+    const Status status = stage->judge();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+TEST(GpuWorld, JoinsDevicesThatReachEachOther) {
+  HostDevice first({0});
+  HostDevice second({1});
+  const std::vector<Device*> devices{&first, &second, &second};
+  auto stage = Stage::make(devices, small_options());
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  for (const bool reachable : {true, false}) {  // what is not goes through slots
+    second.set_reachable(reachable);
+    const Status status = (*stage)->run(sum_of(300 + (reachable ? 1 : 0)));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  EXPECT_GT(first.launches(), 0);
+  EXPECT_EQ(second.launches(), 2 * first.launches());
+}
+
+TEST(GpuWorld, TellsPeersWhereBuffersLieIfTheyReachThem) {
+  HostDevice first({0});
+  HostDevice second({1});
+  const std::vector<Device*> devices{&first, &second};
+  for (const bool reachable : {true, false}) {
+    auto stage = Stage::make(devices, small_options());
+    ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+    first.set_reachable(reachable);
+    ASSERT_TRUE((*stage)->run(sum_of(50000)).ok());
+    const DeviceCall& call = *first.last_launch().call;
+    EXPECT_TRUE(call.direct);
+    EXPECT_EQ(call.protocol, Protocol::simple);
+    EXPECT_EQ(call.shared[0].region, reachable ? kEverywhere : 0);
+    EXPECT_EQ(call.shared[1].region, reachable ? kEverywhere : 0);
+  }
+}
+
+TEST(GpuWorld, CutsCallsByTheirSize) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->run(sum_of(4)).ok());
+  EXPECT_EQ(device.last_launch().blocks, 1U);
+  EXPECT_EQ(device.last_launch().call->protocol, Protocol::low_latency);
+  EXPECT_EQ(device.last_launch().call->timeout_ns, 60'000'000'000U);
+  EXPECT_EQ(device.last_launch().reduces, DataType::float32);
+  ASSERT_TRUE(stage->run(sum_of(5000)).ok());
+  EXPECT_EQ(device.last_launch().blocks, 2U);
+  EXPECT_EQ(device.last_launch().call->protocol, Protocol::simple);
+  StageCase what = sum_of(10);
+  what.collective = Collective::all_gather;
+  ASSERT_TRUE(stage->run(what).ok());
+  EXPECT_EQ(device.last_launch().reduces, std::nullopt);
+}
+
+TEST(GpuWorld, TakesTheAlgorithmOfThatName) {
+  HostDevice device;
+  for (const char* const algorithm : {"ring", "tree", "direct"}) {
+    GpuOptions options = small_options();
+    options.algorithm = algorithm;
+    const auto stage = make_stage(device, 4, options);
+    ASSERT_NE(stage, nullptr);
+    const Status status = stage->run(sum_of(200));
+    EXPECT_TRUE(status.ok()) << algorithm << ": " << status.to_string();
+  }
+  GpuOptions options = small_options();
+  options.algorithm = "rang";
+  const auto stage = make_stage(device, 2, options);
+  ASSERT_NE(stage, nullptr);
+  EXPECT_EQ(stage->run(sum_of(4)).code(), StatusCode::invalid_argument);
+}
+
+// ---- What is kept from call to call ----
+
+TEST(GpuWorld, TellsTheDeviceNothingOfACallThatIsMadeAgain) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->run(sum_of(40)).ok());
+  const Launch before = device.last_launch();
+  ASSERT_TRUE(stage->refill(2).ok());
+  const int copies = device.copies_in();
+  ASSERT_TRUE(stage->launch_all().ok());
+  ASSERT_TRUE(stage->synchronize().ok());
+  EXPECT_EQ(device.copies_in(), copies);
+  EXPECT_EQ(device.last_launch().call, before.call);
+  const Status status = stage->judge();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST(GpuWorld, TellsTheDeviceAProgramOnce) {
+  HostDevice device;
+  GpuOptions options = small_options();
+  options.algorithm = "ring";
+  options.records = 64;
+  const auto stage = make_stage(device, 2, options);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->run(sum_of(300)).ok());
+  const int allocations = device.allocations();
+  for (std::size_t count = 1; count < 300; count += 20) ASSERT_TRUE(stage->run(sum_of(count)).ok());
+  EXPECT_EQ(device.allocations(), allocations);
+}
+
+TEST(GpuWorld, ReusesRecordsOfCallsThatAreOver) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  for (std::uint64_t n = 1; n <= 200; ++n) {
+    const Status status = stage->run(sum_of(n, n));
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  // A mark in every 32 launches says which are over.
+  EXPECT_LE(stage->world().rank(0).records(), 80U);
+  EXPECT_GE(stage->world().rank(0).records(), 4U);
+}
+
+TEST(GpuWorld, KeepsRecordsOfCallsThatAreUnderWay) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(300)).ok());
+  // A hundred different calls of one rank before the first one of the other.
+  for (Rank rank = 0; rank < 2; ++rank)
+    for (std::size_t n = 1; n <= 100; ++n) {
+      GpuCall call = stage->call_of(rank);
+      call.count = n;
+      ASSERT_TRUE(stage->world().rank(rank).call(call, stage->stream(rank)).ok());
+    }
+  EXPECT_GE(stage->world().rank(0).records(), 100U);
+  ASSERT_TRUE(stage->launch_all().ok());
+  const Status status = stage->synchronize();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST(GpuWorld, ScratchMemoryGrowsAndIsKept) {
+  HostDevice device;
+  GpuOptions options = small_options();
+  options.algorithm = "halving";
+  const auto stage = make_stage(device, 4, options);
+  ASSERT_NE(stage, nullptr);
+  StageCase what = sum_of(10);
+  what.collective = Collective::reduce_scatter;
+  const std::byte* last = nullptr;
+  for (const std::size_t count : {100U, 150U, 180U, 2000U, 100U}) {
+    what.count = count;
+    what.seed = count;
+    const Status status = stage->run(what);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    const std::byte* const scratch = device.last_launch().call->memory[2];
+    ASSERT_NE(scratch, nullptr);
+    if (count == 180U) {
+      EXPECT_EQ(scratch, last);  // for 150 there was made twice as much as before
+    }
+    last = scratch;
+  }
+}
+
+TEST(GpuWorld, GivesAllMemoryBack) {
+  HostDevice device;
+  make_stage(device, 3)->run(sum_of(77)).ok();
+  EXPECT_EQ(device.allocations(), 0);
+}
+
+TEST(GpuWorld, IsNotMadeWithoutMemory) {
+  HostDevice device;
+  device.fail_next_allocation();
+  const auto world = GpuWorld::make(on(device, 2), small_options());
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(world.status().code(), StatusCode::system_error);
+  EXPECT_EQ(device.allocations(), 0);
+}
+
+// ---- Graphs and streams ----
+
+TEST(GpuWorld, ACapturedGraphReplaysWithNewData) {
+  HostDevice device;
+  const auto stage = make_stage(device, 3);
+  ASSERT_NE(stage, nullptr);
+  for (const std::size_t count : {5U, 400U}) {  // of low latency, and direct
+    ASSERT_TRUE(stage->set(sum_of(count)).ok());
+    std::vector<GraphHandle> graphs;
+    const int launches = device.launches();
+    for (Rank rank = 0; rank < 3; ++rank) {
+      ASSERT_TRUE(device.begin_capture(stage->stream(rank)).ok());
+      ASSERT_TRUE(stage->launch(rank).ok());
+      graphs.push_back(*device.end_capture(stage->stream(rank)));
+    }
+    const int copies = device.copies_in();
+    for (std::uint64_t replay = 0; replay < 3; ++replay) {
+      ASSERT_TRUE(stage->refill(10 + replay).ok());
+      for (Rank rank = 0; rank < 3; ++rank)
+        ASSERT_TRUE(
+            device.replay(graphs[static_cast<std::size_t>(rank)], stage->stream(rank)).ok());
+      ASSERT_TRUE(stage->synchronize().ok());
+      const Status status = stage->judge();
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    EXPECT_EQ(device.copies_in(), copies + 3 * 3);  // the data, and nothing else
+    EXPECT_EQ(device.launches(), launches + 3);     // nobody asked for a replay
+    for (const GraphHandle graph : graphs) device.destroy_graph(graph);
+  }
+}
+
+TEST(GpuWorld, WhatAGraphWasCapturedWithIsNeverReused) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(9)).ok());
+  std::vector<GraphHandle> graphs;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(device.begin_capture(stage->stream(rank)).ok());
+    ASSERT_TRUE(stage->launch(rank).ok());
+    graphs.push_back(*device.end_capture(stage->stream(rank)));
+  }
+  const GpuCall captured = stage->call_of(0);
+  for (std::size_t n = 1; n <= 150; ++n) {
+    for (Rank rank = 0; rank < 2; ++rank) {
+      GpuCall call = stage->call_of(rank);
+      call.count = n % 8 + 1;  // what was captured has 9
+      call.op = kAllReduceOps[n % std::size(kAllReduceOps)];
+      call.root = static_cast<Rank>(n % 2);
+      ASSERT_TRUE(stage->world().rank(rank).call(call, stage->stream(rank)).ok());
+    }
+    ASSERT_TRUE(stage->synchronize().ok());  // so that its record may be reused
+  }
+  ASSERT_TRUE(stage->synchronize().ok());
+  ASSERT_EQ(captured, stage->call_of(0));
+  ASSERT_TRUE(stage->refill(5).ok());
+  for (Rank rank = 0; rank < 2; ++rank)
+    ASSERT_TRUE(device.replay(graphs[static_cast<std::size_t>(rank)], stage->stream(rank)).ok());
+  ASSERT_TRUE(stage->synchronize().ok());
+  const Status status = stage->judge();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const GraphHandle graph : graphs) device.destroy_graph(graph);
+}
+
+TEST(GpuWorld, CallsOfARankFollowEachOtherAcrossStreams) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  const StreamHandle other = *device.make_stream();
+  ASSERT_TRUE(stage->set(sum_of(300)).ok());
+  for (int n = 0; n < 8; ++n)
+    for (Rank rank = 0; rank < 2; ++rank) {
+      const bool elsewhere = rank == 0 && n % 2 == 0;
+      ASSERT_TRUE(stage->world()
+                      .rank(rank)
+                      .call(stage->call_of(rank), elsewhere ? other : stage->stream(rank))
+                      .ok());
+    }
+  const Status status = stage->synchronize();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(device.synchronize(other).ok());
+  EXPECT_TRUE(stage->judge().ok());
+}
+
+// ---- What cannot be ----
+
+TEST(GpuWorld, RefusesMoreBlocksThanTheDeviceHolds) {
+  HostDeviceOptions narrow;
+  narrow.blocks = 7;
+  HostDevice device(narrow);
+  const auto world = GpuWorld::make(on(device, 4), small_options());
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(world.status().code(), StatusCode::unsupported);
+  EXPECT_THAT(world.status().message(),
+              AllOf(HasSubstr("4 ranks of 2 channels"), HasSubstr("8 blocks of 2 threads"),
+                    HasSubstr("only 7 fit"), HasSubstr("use at most 1 channels")));
+  GpuOptions options = small_options();
+  options.channels = 0;  // what fits
+  auto stage = Stage::make(on(device, 4), options);
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  EXPECT_EQ((*stage)->world().shape().channels, 1U);
+  EXPECT_TRUE((*stage)->run(sum_of(900)).ok());
+}
+
+TEST(GpuWorld, RefusesMoreRanksThanTheDeviceHolds) {
+  HostDeviceOptions narrow;
+  narrow.blocks = 3;
+  HostDevice device(narrow);
+  GpuOptions options = small_options();
+  options.channels = 0;
+  const auto world = GpuWorld::make(on(device, 4), options);
+  ASSERT_FALSE(world.ok());
+  EXPECT_THAT(world.status().message(), HasSubstr("use at most 3 ranks"));
+}
+
+TEST(GpuWorld, RefusesMoreRanksThanStreamsRunAtOnce) {
+  HostDeviceOptions narrow;
+  narrow.streams = 2;
+  HostDevice device(narrow);
+  const auto world = GpuWorld::make(on(device, 3), small_options());
+  ASSERT_FALSE(world.ok());
+  EXPECT_THAT(world.status().message(), HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS"));
+}
+
+TEST(GpuWorld, RefusesDevicesThatDoNotReachEachOther) {
+  HostDevice first({0});
+  HostDeviceOptions alone;
+  alone.id = 1;
+  alone.reaches_peers = false;
+  HostDevice second(alone);
+  const std::vector<Device*> devices{&first, &second};
+  const auto world = GpuWorld::make(devices, small_options());
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(world.status().code(), StatusCode::unsupported);
+  EXPECT_THAT(world.status().message(), HasSubstr("cannot load and store the memory"));
+}
+
+TEST(GpuWorld, RefusesRanksOfOtherProcesses) {
+  HostDevice device;
+  const std::vector<Device*> devices{&device, nullptr};
+  const auto world = GpuWorld::make(devices, small_options());
+  ASSERT_FALSE(world.ok());
+  EXPECT_EQ(world.status().code(), StatusCode::unsupported);
+  EXPECT_EQ(world.status().culprit(), 1);
+  EXPECT_THAT(world.status().message(), HasSubstr("CUDA IPC"));
+}
+
+TEST(GpuWorld, RefusesOptionsThatMakeNoSense) {
+  HostDevice device;
+  const auto refused = [&](auto change) {
+    GpuOptions options = small_options();
+    change(options);
+    const auto world = GpuWorld::make(on(device, 2), options);
+    return !world.ok() && world.status().code() == StatusCode::invalid_argument;
+  };
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.threads = 0; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.threads = 1024; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.channels = kChannelsMax + 1; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.slots = 1; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.slot_bytes = 100; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.flagged_bytes = 4; }));
+  EXPECT_TRUE(refused([](GpuOptions& o) { o.records = 0; }));
+  EXPECT_FALSE(GpuWorld::make({}, small_options()).ok());
+}
+
+TEST(GpuWorld, ACallThatCannotBeMadeBreaksNothing) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(16)).ok());
+  const auto refused = [&](auto change) {
+    GpuCall call = stage->call_of(0);
+    change(call);
+    return stage->world().rank(0).call(call, stage->stream(0));
+  };
+  const auto add = [](void* memory, std::size_t bytes) -> void* {
+    return static_cast<std::byte*>(memory) + bytes;
+  };
+  Status status = refused([&](GpuCall& call) { call.output = add(call.output, 1); });
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), HasSubstr("multiple of 4 bytes"));
+  status = refused([](GpuCall& call) {
+    call.collective = Collective::broadcast;
+    call.root = 2;
+  });
+  EXPECT_THAT(status.message(), HasSubstr("root 2 is none of 2 ranks"));
+  status = refused([](GpuCall& call) { call.count = kCountMax + 1; });
+  EXPECT_THAT(status.message(), HasSubstr("too many"));
+  status = refused([](GpuCall& call) {
+    call.collective = Collective::all_to_all;
+    call.output = const_cast<void*>(call.input);
+  });
+  EXPECT_THAT(status.message(), HasSubstr("different memory"));
+  device.fail_next_allocation();
+  status = refused([](GpuCall& call) { call.op = ReduceOp::max; });
+  EXPECT_EQ(status.code(), StatusCode::system_error);
+  EXPECT_TRUE(stage->run(sum_of(16)).ok());
+}
+
+TEST(GpuWorld, SaysThatMessagesDoNotFit) {
+  HostDevice device;
+  GpuOptions options = small_options();
+  options.slot_bytes = 32;
+  options.algorithm = "bruck";
+  const auto stage = make_stage(device, 8, options);
+  ASSERT_NE(stage, nullptr);
+  StageCase what = sum_of(64);
+  what.collective = Collective::all_gather;
+  const Status status = stage->run(what);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.code(), StatusCode::internal) << status.to_string();
+}
+
+// ---- Failure ----
+
+TEST(GpuWorld, NamesARankThatNeverComes) {
+  HostDevice device;
+  GpuOptions options = small_options();
+  options.timeout = std::chrono::milliseconds(300);
+  const auto stage = make_stage(device, 3, options);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(300)).ok());
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(stage->launch(rank).ok());
+  for (const Rank rank : {0, 2}) {
+    const Status status = stage->world().rank(rank).synchronize(stage->stream(rank));
+    EXPECT_EQ(status.code(), StatusCode::timeout) << status.to_string();
+    EXPECT_EQ(status.culprit(), 1) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 is missing"));
+  }
+  // It stays so, for who comes late, too.
+  ASSERT_TRUE(stage->launch(1).ok());
+  EXPECT_FALSE(stage->world().rank(1).synchronize(stage->stream(1)).ok());
+  EXPECT_FALSE(stage->launch(0).ok());
+}
+
+TEST(GpuWorld, MismatchedCallsAreAnError) {
+  HostDevice device;
+  for (const std::size_t count : {6U, 400U}) {
+    const auto stage = make_stage(device, 2);
+    ASSERT_NE(stage, nullptr);
+    ASSERT_TRUE(stage->set(sum_of(count)).ok());
+    ASSERT_TRUE(stage->launch(0).ok());
+    GpuCall other = stage->call_of(1);
+    other.op = ReduceOp::prod;
+    ASSERT_TRUE(stage->world().rank(1).call(other, stage->stream(1)).ok());
+    const Status status = stage->synchronize();
+    EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("ranks made different calls"));
+  }
+}
+
+TEST(GpuWorld, AbortEndsWhatIsUnderWay) {
+  HostDevice device;
+  const auto stage = make_stage(device, 3);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(500)).ok());
+  for (int n = 0; n < 5; ++n)
+    for (const Rank rank : {0, 2}) ASSERT_TRUE(stage->launch(rank).ok());
+  std::thread aborter([&] { EXPECT_TRUE(stage->world().abort().ok()); });
+  aborter.join();
+  for (Rank rank = 0; rank < 3; ++rank) {
+    const Status status = stage->world().rank(rank).synchronize(stage->stream(rank));
+    EXPECT_EQ(status.code(), StatusCode::aborted) << status.to_string();
+  }
+  EXPECT_EQ(stage->launch(1).code(), StatusCode::aborted);
+}
+
+TEST(GpuWorld, ItsEndEndsWhatWouldWaitForEver) {
+  HostDevice device;
+  GpuOptions options = small_options();
+  options.timeout = std::chrono::seconds(0);
+  const auto stage = make_stage(device, 2, options);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(500)).ok());
+  ASSERT_TRUE(stage->launch(0).ok());
+}
+
+}  // namespace
+}  // namespace tutti::runtime::gpu
