@@ -28,4 +28,4 @@ find_package(benchmark CONFIG QUIET)  # micro-benchmarks only
 
 # What libtutti itself needs when it is linked; also told to users by the installed package.
 set(TUTTI_LINK_LIBRARIES PkgConfig::HWLOC PkgConfig::SODIUM PkgConfig::ISAL hwy::hwy fmt::fmt
-                         Threads::Threads)
+                         Threads::Threads ${CMAKE_DL_LIBS})

@@ -33,7 +33,7 @@ class WorkState;
 // How a communicator is made. Every field has a default that is right for most programs.
 struct CommunicatorOptions {
   std::string
-      transport;  // "auto" (or empty), "memory", "shm", "tcp"; empty: TUTTI_TRANSPORT decides
+      transport;  // "auto", "memory", "shm", "tcp", "net_plugin"; empty: TUTTI_TRANSPORT decides
   std::string algorithm;  // force an algorithm by name; empty: the planner chooses
   std::string lowering;   // "auto" (or empty), "direct", "staged"
   // "any" (or empty): the planner may add in whatever order is quickest. "rank_tree": reductions
@@ -98,7 +98,7 @@ struct PlanReport {
   double predicted_us = 0;
   double lower_bound_us = 0;  // no schedule is quicker on this machine as the planner sees it
   std::string explanation;    // many lines: candidates, predictions, limiting link, lower bound
-  std::string chosen_by;      // "measured" (the tuning table) or "model"
+  std::string chosen_by;      // "measured" (the tuning table), "model" or "tuner" (a plugin)
   std::string measured;       // the time in the tuning table, for people; "-": none
 };
 

@@ -23,7 +23,8 @@ struct Named {
 constexpr Named<TransportChoice> kTransports[] = {{"auto", TransportChoice::automatic},
                                                   {"memory", TransportChoice::memory},
                                                   {"shm", TransportChoice::shm},
-                                                  {"tcp", TransportChoice::tcp}};
+                                                  {"tcp", TransportChoice::tcp},
+                                                  {"net_plugin", TransportChoice::net_plugin}};
 constexpr Named<LoweringChoice> kLowerings[] = {{"auto", LoweringChoice::automatic},
                                                 {"direct", LoweringChoice::direct},
                                                 {"staged", LoweringChoice::staged}};
@@ -100,8 +101,10 @@ Status store_secret(std::string_view text, std::string& field) {
 }
 
 constexpr auto kVariables = std::to_array<ConfigVariable>({
-    {"TUTTI_TRANSPORT", "auto|memory|shm|tcp", "auto",
-     "How bytes travel between ranks; auto takes shm within a host and tcp between hosts.", false,
+    {"TUTTI_TRANSPORT", "auto|memory|shm|tcp|net_plugin", "auto",
+     "How bytes travel between ranks; auto takes shm within a host and tcp between hosts, and "
+     "net_plugin the library that NCCL_NET_PLUGIN names.",
+     false,
      [](std::string_view v, Config& c) { return store(parse_transport_choice(v), c.transport); }},
     {"TUTTI_ALGORITHM", "name", "",
      "Forces this algorithm where it can do the collective; without it the planner chooses.", false,

@@ -124,7 +124,9 @@ std::shared_ptr<const collectives::Plan> CommunicatorState::plan_point_to_point(
 
 Result<std::shared_ptr<const collectives::Plan>> CommunicatorState::make_plan(
     const collectives::PlanQuery& query) {
-  return parts_.plan_source ? parts_.plan_source(query) : parts_.planner->plan(query, rank());
+  if (parts_.plan_source) return parts_.plan_source(query);
+  if (parts_.tuner) return parts_.tuner->plan(*parts_.planner, query, rank());
+  return parts_.planner->plan(query, rank());
 }
 
 collectives::ReductionForm CommunicatorState::form_of(Collective collective, DataType type) const {
@@ -468,7 +470,8 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
                                               DataType type, Rank root) {
   const collectives::PlanQuery query{collective, count, type,
                                      root,       false, form_of(collective, type)};
-  auto plan = parts_.planner->plan(query, rank());
+  auto plan = parts_.tuner ? parts_.tuner->plan(*parts_.planner, query, rank())
+                           : parts_.planner->plan(query, rank());
   if (!plan.ok()) return plan.status();
   auto explanation = parts_.planner->explain(query);
   if (!explanation.ok()) return explanation.status();
@@ -483,6 +486,13 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
     report.measured = collectives::measured_text(explanation->candidates[0]);
   }
   report.chosen_by = collectives::chosen_by(*explanation);
+  if (const auto usual = parts_.planner->plan(query, rank());
+      parts_.tuner && usual.ok() && (*usual)->hash != chosen.hash) {
+    const auto predicted = parts_.planner->predict(query, {chosen.algorithm, chosen.settings});
+    report.predicted_us = predicted.ok() ? *predicted : 0;
+    report.measured = "-";
+    report.chosen_by = "tuner";
+  }
   report.lower_bound_us = explanation->bound_us();
   report.explanation = collectives::to_text(*explanation);
   return report;

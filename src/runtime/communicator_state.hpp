@@ -32,6 +32,7 @@
 #include "runtime/request.hpp"
 #include "runtime/special_reduction.hpp"
 #include "runtime/strict.hpp"
+#include "runtime/tuner_plugin.hpp"
 #include "runtime/varied.hpp"
 #include "runtime/waiting.hpp"
 #include "tutti/communicator.hpp"
@@ -68,6 +69,7 @@ class WorkState {
 struct CommunicatorParts {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<collectives::Planner> planner;
+  std::unique_ptr<TunedPlanner> tuner;  // with a tuner plugin: what it wants comes first
   // Instead of the planner, for those who choose plans themselves: asked for every call.
   std::function<Result<std::shared_ptr<const collectives::Plan>>(const collectives::PlanQuery&)>
       plan_source;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,9 @@
 #include "base/try.hpp"
 #include "runtime/host.hpp"
 #include "runtime/planning_topology.hpp"
+#include "runtime/tuner_plugin.hpp"
 #include "transport/checked/transport.hpp"
+#include "transport/net_plugin/transport.hpp"
 #include "transport/shm/heap.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/tcp/transport.hpp"
@@ -46,9 +49,11 @@ std::string settings_text(const base::Config& config) {
 }
 
 Result<std::vector<HostCard>> show_cards(const Members& members, const base::Config& config,
-                                         const CommunicatorOptions& options) {
+                                         const CommunicatorOptions& options,
+                                         const TunerPlugin* tuner) {
   HostCard mine = describe_host();
   mine.settings = settings_text(config);
+  if (tuner != nullptr) mine.settings += ", tuner plugin " + tuner->name();
   if (options.wrap_transport) mine.settings += ", transport wrapped";
   mine.tuning = members.tuning.hash;
   mine.tuning_source = members.tuning.source;
@@ -129,6 +134,13 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
       }
       return transport::make_tcp_transport(options, members.exchange);
     }
+    case TransportChoice::net_plugin: {
+      set_queues(config, "net_plugin", options);
+      const base::Environment environment = base::capture_environment();
+      const transport::net_plugin::PluginOptions plugin{
+          std::string(base::value_of(environment, "NCCL_NET_PLUGIN")), config.log};
+      return transport::make_net_plugin_transport(options, plugin, members.exchange);
+    }
     default:
       return Status(StatusCode::unsupported,
                     "the memory transport joins threads of one process; for processes use "
@@ -169,6 +181,30 @@ Result<Measured> find_measured(const Members& members, const std::vector<HostCar
   const collectives::TuningKey key{std::string(traits.name), members.size,
                                    cores_shared(cards, members.rank), traits.direct};
   return Measured{table->figures(key.transport), {table, table->place(key)}};
+}
+
+// What the user forces goes before any tuner's wish. One that cannot be found is no reason to fail:
+// where it is set for NCCL, it may have none for us. The ranks compare what they have.
+std::unique_ptr<TunerPlugin> tuner_of(const Members& members, const base::Config& config) {
+  if (members.size == 1 || !config.algorithm.empty()) return nullptr;
+  auto found = find_tuner(base::capture_environment(),
+                          config.transport == TransportChoice::net_plugin, config.log);
+  if (found.ok()) return *std::move(found);
+  static std::atomic_flag said;
+  if (!said.test_and_set())
+    base::Log(config.log, fmt::format("rank {}", members.rank)).warn(found.status().message());
+  return nullptr;
+}
+
+TunerWorld tuner_world(const Members& members, const std::vector<HostCard>& cards) {
+  std::map<std::string, int> hosts;
+  for (const HostCard& card : cards) hosts[card.host] += 1;
+  TunerWorld world{members.context, members.size, static_cast<int>(hosts.size()), members.size, 0};
+  for (const auto& [host, ranks] : hosts) {
+    world.node_ranks_min = std::min(world.node_ranks_min, ranks);
+    world.node_ranks_max = std::max(world.node_ranks_max, ranks);
+  }
+  return world;
 }
 
 collectives::Lowering lowering_of(base::LoweringChoice choice) {
@@ -240,7 +276,8 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
 
 Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
                                      const CommunicatorOptions& options) {
-  auto cards = show_cards(members, config, options);
+  const auto tuner = tuner_of(members, config);
+  auto cards = show_cards(members, config, options, tuner.get());
   if (!cards.ok()) return cards.status();
   const bool shared_cores = ranks_share_cores(*cards, members.rank);
   auto transport = make_transport(members, config, on_one_host(*cards), shared_cores);
@@ -269,6 +306,12 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
   if (!seen.ok()) return seen.status();
   parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),
                                                          std::move(seen->placement), planning);
+  if (tuner) {
+    auto begun = tuner->begin(tuner_world(members, *cards));
+    TUTTI_TRY(begun);
+    parts.tuner = std::make_unique<TunedPlanner>(
+        *std::move(begun), planning.channels > 0 ? 0 : planning.channel_count);
+  }
   parts.config = config;
   parts.options = options;
   parts.timeout = config.timeout;
