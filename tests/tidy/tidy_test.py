@@ -58,7 +58,7 @@ BAD = [
     ("layers", "src/transport/tcp/a.cc", '#include "collectives/b.hpp"\n', "collectives"),
     ("layers", "src/runtime/a.cc", '#include "nccl/b.hpp"\n', "nccl"),
     ("layers", "src/runtime/a.cc", '#include "cli/b.hpp"\n', "cli"),
-    ("layers", "src/nccl/a.cc", '#include "transport/b.hpp"\n', "transport"),
+    ("layers", "src/nccl/a.cc", '#include "topology/b.hpp"\n', "topology"),
     ("layers", "src/training/a.cc", '#include "runtime/b.hpp"\n', "public headers"),
     ("layers", "src/training/ops/a.cc", '#include "training/modules/b.hpp"\n', "may not look into"),
     ("layers", "src/training/model/a.cc", '#include "tutti/communicator.hpp"\n', "to no ranks"),
