@@ -2,6 +2,8 @@
 #include "transport/net_plugin/library.hpp"
 
 #include <dlfcn.h>
+#include <mutex>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +11,10 @@
 namespace tutti::transport::net_plugin {
 
 Library open_library(const std::string& file) {
+  // One at a time: what the constructors of a library write is then ordered before what another
+  // thread, which finds it open, reads in it; the loader's own lock does not show.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   Library library{::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL), {}};
   if (library.handle != nullptr) return library;
   const char* why = ::dlerror();
