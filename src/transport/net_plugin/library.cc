@@ -2,11 +2,10 @@
 #include "transport/net_plugin/library.hpp"
 
 #include <dlfcn.h>
-#include <mutex>
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace tutti::transport::net_plugin {
 
