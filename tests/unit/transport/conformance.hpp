@@ -145,7 +145,7 @@ class TransportConformance : public testing::TestWithParam<TransportCase> {
   // Polls until `done()`; false when that takes absurdly long. No test asserts on time.
   template <typename Done>
   bool eventually(Done done) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!done()) {
       poll_all();
       if (std::chrono::steady_clock::now() > limit) return false;
