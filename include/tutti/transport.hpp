@@ -214,8 +214,12 @@ class Transport {
   // This rank gives up, for that reason: peers that see it leave shall hear whose fault it was.
   virtual void give_up(const Status& why) { static_cast<void>(why); }
 
-  // True when everything committed has left this process (destroying it now loses nothing).
+  // True when everything committed has left this process: its buffers are free.
   virtual bool flushed() const = 0;
+
+  // True when the peers' hosts have it, too: destroying the transport now loses nothing, whatever
+  // they still say. Cost: possibly a system call for each connection.
+  virtual bool delivered() const { return flushed(); }
 
   // Bytes that the transport holds for queues.
   virtual std::size_t memory_bytes() const = 0;

@@ -494,7 +494,10 @@ Result<PlanReport> CommunicatorState::explain(Collective collective, std::size_t
     report.chosen_by = "tuner";
   }
   report.lower_bound_us = explanation->bound_us();
-  report.explanation = collectives::to_text(*explanation);
+  if (report.chosen_by == "tuner")
+    report.explanation = fmt::format("the tuner plugin takes {}, {}, {} channels; without it:\n\n",
+                                     report.algorithm, report.lowering, report.channels);
+  report.explanation += collectives::to_text(*explanation);
   return report;
 }
 
@@ -503,7 +506,7 @@ Status CommunicatorState::close() {
   const auto deadline = Waiter::Clock::now() + parts_.config.setup_timeout;
   std::lock_guard lock(mutex_);
   if (!executor_->status().ok()) return executor_->status();  // nobody will take it any more
-  while (!transport_->flushed()) {
+  while (!transport_->delivered()) {
     Result<bool> polled = transport_->poll();
     if (!polled.ok()) return polled.status();
     if (aborted_.load(std::memory_order_relaxed)) return abort_status();

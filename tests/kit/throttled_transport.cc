@@ -211,6 +211,7 @@ class ThrottledTransport final : public ForwardingTransport {
 
   // What waits to leave is still the sender's.
   bool flushed() const override { return ForwardingTransport::flushed() && pace_.all_left(); }
+  bool delivered() const override { return ForwardingTransport::delivered() && pace_.all_left(); }
 
  private:
   bool expects_more() {

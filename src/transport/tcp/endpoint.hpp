@@ -65,6 +65,8 @@ class TcpEndpoint final : public Endpoint {
 
   bool signals_flushed() const { return signals_out_.flushed(); }
   bool flushed() const { return frames_out_.flushed() && signals_out_.flushed(); }
+  // The same, and the peer's host has it.
+  bool delivered() const { return frames_out_.delivered() && signals_out_.delivered(); }
   // True when all that can be said has been said.
   bool say_goodbye();
   std::size_t memory_bytes() const {

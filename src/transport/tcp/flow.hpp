@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "transport/bootstrap/socket.hpp"
+#include "transport/tcp/calls.hpp"
 #include "transport/tcp/ring.hpp"
 #include "transport/tcp/wire.hpp"
 #include "tutti/transport.hpp"
@@ -53,6 +54,8 @@ class FrameSender {
   // True when something moved.
   bool flush();
   bool flushed() const { return ring_.stored() == 0 || end_ != End::none; }
+  // All that was sent has arrived at the peer's host, or never will.
+  bool delivered() const { return flushed() && (!opened_ || arrived(way())); }
 
   // Something happened on the socket.
   void on_events(std::uint32_t events);
@@ -216,6 +219,7 @@ class SignalSender {
     const bool dirty = std::find(dirty_.begin(), dirty_.end(), true) != dirty_.end();
     return closed_ || (!dirty && sent_ == going_.size());
   }
+  bool delivered() const { return flushed() && (closed_ || !socket_ || arrived(socket_.number())); }
   void on_events(std::uint32_t events);
 
  private:

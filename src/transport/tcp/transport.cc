@@ -59,6 +59,7 @@ class TcpTransport final : public Transport {
   }
   void give_up(const Status& why) override { mesh_.fail(why); }
   bool flushed() const override { return !mesh_.any_unsent() || all_sent(); }
+  bool delivered() const override;
   std::size_t memory_bytes() const override;
 
  private:
@@ -232,6 +233,12 @@ bool TcpTransport::all_sent() const {
   return true;
 }
 
+bool TcpTransport::delivered() const {
+  for (const auto& endpoint : endpoints_)
+    if (endpoint && endpoint->status().ok() && !endpoint->delivered()) return false;
+  return true;
+}
+
 bool TcpTransport::signals_flushed() const {
   for (const auto& endpoint : endpoints_)
     if (endpoint && endpoint->status().ok() && !endpoint->signals_flushed()) return false;
@@ -248,7 +255,10 @@ std::size_t TcpTransport::memory_bytes() const {
 // Says goodbye on every connection, also on those that nobody has looked at yet: without a goodbye
 // the peers would take this rank for dead. After a failure it says with whom that began, as peers
 // may be connected to this rank only. Brief: a peer whose buffers are full learns it by the
-// end of the connection, which only matters to it if it still wants something.
+// end of the connection, which only matters to it if it still wants something. For as brief a time
+// what was sent is waited for until the peers' hosts have it: to a closed socket a peer's next word
+// is an error, and the system throws away what it still had for that peer. Communicator::close()
+// waits for longer.
 void TcpTransport::leave() {
   const auto start = std::chrono::steady_clock::now();
   if (!mesh_.status().ok()) {
@@ -270,7 +280,7 @@ void TcpTransport::leave() {
     const auto spent = std::chrono::steady_clock::now() - start;
     // A goodbye is worth nothing to a peer before its greeting has been read.
     const bool greetings_due = !strangers_.empty() && spent < kGreetingTime;
-    if ((done && !greetings_due) || !flushed() || spent > kFarewellTime) break;
+    if ((done && !greetings_due && delivered()) || !flushed() || spent > kFarewellTime) break;
     collect(1000);
   }
 }

@@ -61,6 +61,7 @@ class ForwardingTransport : public Transport {
   }
   void give_up(const Status& why) override { inner_->give_up(why); }
   bool flushed() const override { return inner_->flushed(); }
+  bool delivered() const override { return inner_->delivered(); }
   std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
 
  private:
