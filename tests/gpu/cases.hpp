@@ -1,12 +1,12 @@
-// cases.hpp: collective calls with data of which the results are known bit by bit: what each rank's
-// buffers hold before, and what the contract says that they must hold afterwards.
+// cases.hpp: collective calls as a HostWorld makes them: in any way of travelling, with the data of
+// call_data.hpp in memory of the ranks, and scratch memory beside it.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "collectives/verifier.hpp"
+#include "call_data.hpp"
 #include "host_world.hpp"
 
 namespace tutti::runtime::gpu {
@@ -38,27 +38,17 @@ class Trial {
 
   const Job& job() const { return job_; }
   Job& job() { return job_; }
-  void fill(std::size_t rank);
+  void fill(std::size_t rank);  // the input, again
   // What is wrong; empty when all is right.
   std::string judge() const;
 
  private:
-  struct Buffers {
-    std::byte* input = nullptr;
-    std::byte* output = nullptr;
-    std::byte* scratch = nullptr;
-  };
-  void lay_out(std::size_t rank, std::byte* memory);
   void tell_call(std::size_t rank, const std::byte* arena);
-  std::string judge_block(std::size_t rank, int block) const;
-  std::vector<std::byte> expected(std::size_t rank, int block, bool& anything) const;
 
-  ScheduleShape shape_;
   CallCase what_;
-  std::size_t block_bytes_;
+  CallData data_;
   Job job_;
-  std::vector<Buffers> buffers_;
-  std::vector<std::vector<std::byte>> inputs_;  // as they were
+  std::vector<std::byte*> memory_;  // by rank
 };
 
 }  // namespace tutti::runtime::gpu

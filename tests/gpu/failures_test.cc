@@ -47,6 +47,20 @@ struct Fixture {
 
 class EveryWay : public ::testing::TestWithParam<Travels> {};
 
+std::string_view name_of(Travels way) {
+  switch (way) {
+    case Travels::flagged:
+      return "flagged";
+    case Travels::staged:
+      return "staged";
+    case Travels::direct:
+      return "direct";
+    case Travels::mixed:
+      return "mixed";
+  }
+  return "";
+}
+
 TEST_P(EveryWay, WhoDoesNotComeIsNamedByAll) {
   const std::pair<const char*, Rank> cases[] = {{"ring", 0}, {"direct", 2}, {"doubling", 3}};
   for (const auto& [algorithm, absent] : cases) {
@@ -112,7 +126,8 @@ TEST_P(EveryWay, BuffersLieAtElements) {
 
 INSTANTIATE_TEST_SUITE_P(Gpu, EveryWay,
                          ::testing::Values(Travels::flagged, Travels::staged, Travels::direct,
-                                           Travels::mixed));
+                                           Travels::mixed),
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 TEST(Failures, MessagesThatFitNoSlotAreRefused) {
   Fixture f("ring", Travels::staged);

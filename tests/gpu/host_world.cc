@@ -4,53 +4,11 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/gpu/interpret.hpp"
-
 namespace tutti::runtime::gpu {
 namespace {
 
 // Control memory begins at a cache line.
 constexpr std::size_t kLine = 128;
-
-template <class Format>
-bool interpret(HostPolicy& policy, BlockShared& shared, const DeviceWorld& world,
-               const ProgramHeader& program, const DeviceCall& call, std::uint32_t channel) {
-  return Interpreter<HostPolicy, Format>(policy, shared, world, program).run(call, channel);
-}
-
-using Kernel = bool (*)(HostPolicy&, BlockShared&, const DeviceWorld&, const ProgramHeader&,
-                        const DeviceCall&, std::uint32_t);
-
-Kernel kernel_of(const Job& job) {
-  if (!job.reduces) return interpret<NoFormat>;
-  switch (job.type) {
-    case DataType::int8:
-      return interpret<FormatOf<DataType::int8>>;
-    case DataType::uint8:
-      return interpret<FormatOf<DataType::uint8>>;
-    case DataType::int32:
-      return interpret<FormatOf<DataType::int32>>;
-    case DataType::uint32:
-      return interpret<FormatOf<DataType::uint32>>;
-    case DataType::int64:
-      return interpret<FormatOf<DataType::int64>>;
-    case DataType::uint64:
-      return interpret<FormatOf<DataType::uint64>>;
-    case DataType::float16:
-      return interpret<FormatOf<DataType::float16>>;
-    case DataType::float32:
-      return interpret<FormatOf<DataType::float32>>;
-    case DataType::float64:
-      return interpret<FormatOf<DataType::float64>>;
-    case DataType::bfloat16:
-      return interpret<FormatOf<DataType::bfloat16>>;
-    case DataType::float8_e4m3:
-      return interpret<FormatOf<DataType::float8_e4m3>>;
-    case DataType::float8_e5m2:
-      return interpret<FormatOf<DataType::float8_e5m2>>;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
@@ -114,8 +72,8 @@ bool HostWorld::run_thread(Block& block, Team team, std::size_t rank, std::uint3
     if (channel >= call.channels) continue;
     if (before != nullptr && team.thread == 0 && channel == 0) before(context, rank, j);
     policy.sync();
-    const bool well = kernel_of(job)(policy, block.shared, ranks_[rank]->world,
-                                     (*job.programs)[rank].header(), call, channel);
+    const bool well = run_kernel(job.reduces, block, team, ranks_[rank]->world,
+                                 (*job.programs)[rank].header(), call, channel);
     policy.sync();  // as one kernel ends before the next one begins
     if (!well) return false;
   }

@@ -5,10 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "host_policy.hpp"
+#include "host_kernels.hpp"
 #include "runtime/gpu/device_world.hpp"
 #include "runtime/gpu/encode.hpp"
 #include "tutti/types.hpp"
@@ -18,10 +19,9 @@ namespace tutti::runtime::gpu {
 // One call of all ranks.
 struct Job {
   const std::vector<EncodedProgram>* programs = nullptr;
-  DataType type = DataType::float32;
-  bool reduces = false;
-  std::vector<DeviceCall> calls;  // by rank
-  Rank absent = -1;               // this rank does not come
+  std::optional<DataType> reduces;  // none: it only moves bytes
+  std::vector<DeviceCall> calls;    // by rank
+  Rank absent = -1;                 // this rank does not come
 };
 
 class HostWorld {
@@ -58,11 +58,6 @@ class HostWorld {
     std::vector<std::uint64_t> sequences;
     ErrorRecord error;
     DeviceWorld world;
-  };
-  struct Block {
-    Block(std::uint32_t size) : barrier(size) {}
-    Barrier barrier;
-    BlockShared shared;
   };
   bool run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
                   std::span<const Job> jobs, Before before, void* context);

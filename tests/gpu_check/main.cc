@@ -82,7 +82,7 @@ bool parse(int count, char** values, Wishes& wishes) {
     else
       return false;
   }
-  return wishes.ranks <= 32;
+  return wishes.ranks < 32;  // the streams that a device runs at once at most, and its own
 }
 
 // Ends the program when it takes too long, whatever it waits for.

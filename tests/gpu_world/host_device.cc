@@ -4,56 +4,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "gpu/host_policy.hpp"
-#include "runtime/gpu/interpret.hpp"
+#include "gpu/host_kernels.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-struct Block {
-  explicit Block(std::uint32_t size) : barrier(size) {}
-  Barrier barrier;
-  BlockShared shared;
-};
-
-template <class Format>
-void interpret(Block& block, Team team, const Launch& launch, std::uint32_t channel) {
-  HostPolicy policy(block.barrier, team);
-  Interpreter<HostPolicy, Format> interpreter(policy, block.shared, *launch.world, *launch.program);
-  interpreter.run(*launch.call, channel);
-}
-
-using Kernel = void (*)(Block&, Team, const Launch&, std::uint32_t);
-
-template <std::size_t... kIndex>
-Kernel kernel_of(DataType type, std::index_sequence<kIndex...>) {
-  constexpr std::array kernels{&interpret<FormatOf<kAllDataTypes[kIndex]>>...};
-  return kernels[static_cast<std::size_t>(type)];
-}
-
-Kernel kernel_of(const std::optional<DataType>& reduces) {
-  if (!reduces) return interpret<NoFormat>;
-  return kernel_of(*reduces, std::make_index_sequence<std::size(kAllDataTypes)>());
-}
-
 // A kernel: every thread of every block at once.
 void run(const Launch& launch) {
-  const Kernel kernel = kernel_of(launch.reduces);
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::thread> threads;
   for (std::uint32_t channel = 0; channel < launch.blocks; ++channel) {
     Block& block = *blocks.emplace_back(std::make_unique<Block>(launch.threads));
     for (std::uint32_t thread = 0; thread < launch.threads; ++thread)
       threads.emplace_back([&, channel, thread] {
-        kernel(block, {thread, launch.threads}, launch, channel);
+        run_kernel(launch.reduces, block, {thread, launch.threads}, *launch.world, *launch.program,
+                   *launch.call, channel);
       });
   }
   for (std::thread& thread : threads) thread.join();
@@ -185,6 +157,7 @@ Result<std::byte*> HostDevice::allocate(std::size_t bytes) {
 
 void HostDevice::deallocate(std::byte* memory) {
   wait_for_all();
+  if (look_) look_();
   std::free(memory);
   --allocations_;
 }
@@ -228,6 +201,11 @@ Status HostDevice::reach(Device& peer) {
 }
 
 bool HostDevice::is_reachable(const void* memory) const { return memory != nullptr && reachable_; }
+
+Status HostDevice::finish() {
+  wait_for_all();
+  return Status();
+}
 
 Result<int> HostDevice::blocks_at_once(int) { return options_.blocks; }
 

@@ -41,6 +41,8 @@ class HostDevice final : public Device {
   // The next allocation that is asked for fails.
   void fail_next_allocation() { fails_ = true; }
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  // Done before memory goes. Requires  nobody gives memory back meanwhile.
+  void at_deallocation(std::function<void()> look) { look_ = std::move(look); }
 
   int id() const override { return options_.id; }
   std::string name() const override;
@@ -52,6 +54,7 @@ class HostDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
   int streams_at_once() const override { return options_.streams; }
@@ -93,6 +96,7 @@ class HostDevice final : public Device {
   std::atomic<int> allocations_ = 0;
   std::atomic<bool> fails_ = false;
   std::atomic<bool> reachable_ = true;
+  std::function<void()> look_;
   mutable std::mutex mutex_;  // of what stands below
   Launch last_launch_;
   std::vector<std::byte*> shared_;

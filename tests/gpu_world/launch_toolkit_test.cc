@@ -81,6 +81,7 @@ static_assert(cuda::kFunctionRegisters == CU_FUNC_ATTRIBUTE_NUM_REGS);
 static_assert(kSame<decltype(F::cuDeviceGetAttribute), decltype(&cuDeviceGetAttribute)>);
 static_assert(kSame<decltype(F::cuDeviceCanAccessPeer), decltype(&cuDeviceCanAccessPeer)>);
 static_assert(kSame<decltype(F::cuCtxEnablePeerAccess), decltype(&cuCtxEnablePeerAccess)>);
+static_assert(kSame<decltype(F::cuCtxSynchronize), decltype(&cuCtxSynchronize)>);
 static_assert(kSame<decltype(F::cuModuleLoadData), decltype(&cuModuleLoadData)>);
 static_assert(kSame<decltype(F::cuModuleUnload), decltype(&cuModuleUnload)>);
 static_assert(kSame<decltype(F::cuModuleGetFunction), decltype(&cuModuleGetFunction)>);

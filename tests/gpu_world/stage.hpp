@@ -1,5 +1,5 @@
 // stage.hpp: a device world with a stream and memory for every rank, on which collective calls are
-// made with data of which the results are known bit by bit. The same on a GPU and on threads.
+// made with the data of call_data.hpp. The same on a GPU and on threads.
 //
 // Knows devices only as device.hpp tells them.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/call_data.hpp"
 #include "runtime/gpu/host/world.hpp"
 
 namespace tutti::runtime::gpu {
@@ -57,23 +58,15 @@ class Stage {
     StreamHandle stream = nullptr;
     std::byte* arena = nullptr;
     std::size_t arena_bytes = 0;
-    std::size_t input_at = 0;  // in the arena
-    std::size_t output_at = 0;
-    std::vector<std::byte> image;  // of the arena, as it was before the call
   };
   Stage() = default;
 
-  std::size_t blocks(Buffer buffer) const;
-  std::size_t block_bytes() const { return what_.count * size_of(what_.type); }
-  ScheduleShape shape() const;
-  Status lay_out(Rank rank);
-  void fill(Rank rank);
-  Status judge_rank(Rank rank, const std::vector<std::byte>& after) const;
-  std::vector<std::byte> expected(Rank rank, std::size_t block, bool& anything) const;
+  Status copy_images();
 
   std::vector<Seat> seats_;
   std::unique_ptr<GpuWorld> world_;
   StageCase what_;
+  CallData data_;
 };
 
 }  // namespace tutti::runtime::gpu

@@ -48,9 +48,8 @@ struct BlockShared {
   Cut cut;
   std::uint64_t sequence = 0;
   std::uint64_t deadline_ns = 0;
-  std::uint64_t piece_bytes = 0;   // of the chunk that is being done
-  std::uint64_t piece_before = 0;  // bytes before it in messages
-  std::uint32_t addressable = 0;   // of the own buffers, by bits
+  std::uint64_t piece_bytes = 0;  // of the chunk that is being done
+  std::uint32_t addressable = 0;  // of the own buffers, by bits
   Place places[kOperandsMax];
   std::byte* pointers[kOperandsMax];
   std::uint32_t flags[kOperandsMax];
@@ -118,10 +117,22 @@ class CallContext {
                             make_notice(why, culprit));
   }
 
+  // What a rank stores that is in the call that this one is in.
+  TUTTI_HOST_DEVICE std::uint64_t entry() const {
+    return make_entry(shared_.sequence, shared_.call.signature);
+  }
+
+  // Whether `peer` is in another call, of the same number.
+  TUTTI_HOST_DEVICE bool differs(std::uint32_t peer) const {
+    const std::uint64_t entered = policy_.load_relaxed(&from(peer).entered);
+    return entered != entry() && entered >> kEntrySignatureBits == shared_.sequence;
+  }
+
   // Somebody who has not even entered the call, or else the one that was waited for.
   TUTTI_HOST_DEVICE std::uint32_t find_missing(std::uint32_t peer) const {
     for (std::uint32_t rank = 0; rank < world_.shape.ranks; ++rank)
-      if (rank != world_.rank && policy_.load_relaxed(&from(rank).entered) < shared_.sequence)
+      if (rank != world_.rank &&
+          policy_.load_relaxed(&from(rank).entered) >> kEntrySignatureBits < shared_.sequence)
         return rank + 1;
     return peer + 1;
   }
@@ -129,7 +140,7 @@ class CallContext {
   // Whether a wait that has been in vain so far is to end.
   TUTTI_HOST_DEVICE bool gives_up(std::uint32_t polls, Awaited awaited, std::uint32_t peer,
                                   Moment moment) {
-    constexpr std::uint32_t kPollsPerLook = 16;  // at the clock
+    constexpr std::uint32_t kPollsPerLook = 16;  // at the peer's call, and at the clock
     const std::uint64_t notice =
         policy_.load_relaxed(reinterpret_cast<const std::uint64_t*>(control(world_.rank)));
     if (notice != 0) {
@@ -137,8 +148,12 @@ class CallContext {
            moment);
       return true;
     }
-    if (polls % kPollsPerLook != kPollsPerLook - 1 || shared_.deadline_ns == 0) return false;
-    if (policy_.now_ns() < shared_.deadline_ns) return false;
+    if (polls % kPollsPerLook != kPollsPerLook - 1) return false;
+    if (differs(peer)) {
+      fail(Why::mismatch, awaited, peer, peer + 1, moment);
+      return true;
+    }
+    if (shared_.deadline_ns == 0 || policy_.now_ns() < shared_.deadline_ns) return false;
     fail(Why::timeout, awaited, peer, find_missing(peer), moment);
     return true;
   }

@@ -42,7 +42,7 @@ struct ArrivalRecord {
 
 // What `from` tells the mailbox's owner. Numbers are of messages, over all calls of the channel.
 struct alignas(128) Mailbox {
-  std::uint64_t entered = 0;     // the call that `from` is in
+  std::uint64_t entered = 0;     // the call that `from` is in: make_entry()
   std::uint64_t offered = 0;     // messages to the owner up to here may be pulled
   std::uint64_t produced = 0;    // messages to the owner up to here have been pushed
   std::uint64_t granted = 0;     // messages of the owner up to here may be pushed
@@ -153,6 +153,13 @@ struct ErrorRecord {
 // Any rank, and the host, may store it: then all blocks of this rank leave.
 constexpr std::uint64_t make_notice(Why why, std::uint32_t culprit) {
   return static_cast<std::uint64_t>(why) << 32 | culprit;
+}
+
+// The number of a call in the upper bits, some of its signature in the lower ones: who waits for a
+// rank that makes another call, in which it sends nothing of what is waited for, is told.
+constexpr int kEntrySignatureBits = 24;
+constexpr std::uint64_t make_entry(std::uint64_t sequence, std::uint64_t signature) {
+  return sequence << kEntrySignatureBits | signature >> (64 - kEntrySignatureBits);
 }
 
 // One rank's view of the world; lives as long as the communicator.

@@ -44,7 +44,7 @@ class Interpreter : public Messages<Policy> {
     if (team.thread == 0) begin(call, channel);
     policy_.sync();
     for (std::uint32_t rank = team.thread; rank < world_.shape.ranks; rank += team.size)
-      policy_.store_relaxed(&this->to(rank).entered, shared_.sequence);
+      policy_.store_relaxed(&this->to(rank).entered, this->entry());
     bool failed = false;
     if (team.thread == 0) failed = !check();
     if (shared_.call.direct && !failed) failed = !meet(team);
@@ -165,7 +165,6 @@ class Interpreter : public Messages<Policy> {
   TUTTI_HOST_DEVICE bool find_places(const Instruction& instruction, Moment moment) {
     const Team team = policy_.team();
     const std::uint32_t end = std::uint32_t{instruction.sources} + instruction.destinations;
-    if (team.thread == 0) shared_.piece_before = 0;
     for (std::uint32_t i = team.thread; i < end; i += team.size) {
       const DeviceOperand& operand = program_.operands()[instruction.operands + i];
       Place place;

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/try.hpp"
+#include "transport/cuda/loader.hpp"
 
 namespace tutti::transport::cuda {
 namespace {
@@ -17,24 +18,6 @@ DevicePointer as_device(const void* memory) { return reinterpret_cast<DevicePoin
 void* as_memory(DevicePointer memory) {
   return reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr)
 }
-
-// Fills a table from an open library; of what is missing it keeps the first name.
-class Loader {
- public:
-  explicit Loader(void* library) : library_(library) {}
-
-  template <typename Function>
-  void operator()(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(library_, name));
-    if (function == nullptr && missing_.empty()) missing_ = name;
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
 
 void load_devices(Loader& load, Functions& f) {
   load(f.cuInit, "cuInit");

@@ -4,37 +4,16 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <string>
+#include "transport/cuda/loader.hpp"
 
 namespace tutti::transport::cuda {
 namespace {
-
-// Fills a table from an open library; of what is missing it keeps the first name.
-class Loader {
- public:
-  explicit Loader(void* library) : library_(library) {}
-
-  template <typename Type>
-  void operator()(Type*& function, const char* name) {
-    try_to(function, name);
-    if (function == nullptr && missing_.empty()) missing_ = name;
-  }
-  template <typename Type>
-  void try_to(Type*& function, const char* name) {
-    function = reinterpret_cast<Type*>(dlsym(library_, name));
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* library_;
-  std::string missing_;
-};
 
 void load_kernels(Loader& load, LaunchFunctions& f) {
   load(f.cuDeviceGetAttribute, "cuDeviceGetAttribute");
   load(f.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
   load(f.cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess");
+  load(f.cuCtxSynchronize, "cuCtxSynchronize");
   load(f.cuModuleLoadData, "cuModuleLoadData");
   load(f.cuModuleUnload, "cuModuleUnload");
   load(f.cuModuleGetFunction, "cuModuleGetFunction");

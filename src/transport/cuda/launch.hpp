@@ -37,6 +37,7 @@ struct LaunchFunctions {
   Code (*cuDeviceGetAttribute)(int* value, int attribute, Device device);
   Code (*cuDeviceCanAccessPeer)(int* can, Device device, Device peer);
   Code (*cuCtxEnablePeerAccess)(Context peer, unsigned flags);
+  Code (*cuCtxSynchronize)();
   Code (*cuModuleLoadData)(Module* module, const void* image);
   Code (*cuModuleUnload)(Module module);
   Code (*cuModuleGetFunction)(Function* function, Module module, const char* name);

@@ -30,8 +30,9 @@ std::size_t kernel_index(std::optional<DataType> reduces) {
 }
 
 constexpr std::size_t kStagingBytes = 1 << 20;
-// Streams whose kernels surely run beside each other, unless the environment says otherwise.
+// Streams that surely do not wait for each other, unless the environment says otherwise.
 constexpr int kConnections = 8;
+constexpr int kConnectionsMax = 32;
 constexpr const char* kConnectionsName = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 cuda::DevicePointer as_pointer(const void* memory) {
@@ -59,6 +60,7 @@ class CudaDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
   int streams_at_once() const override;
@@ -270,6 +272,13 @@ bool CudaDevice::is_reachable(const void* memory) const {
          capable != 0;
 }
 
+Status CudaDevice::finish() {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return check(launch_.cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
 // ---- Kernels ----
 
 Result<int> CudaDevice::blocks_at_once(int threads) {
@@ -288,10 +297,11 @@ Result<int> CudaDevice::blocks_at_once(int threads) {
   return least * *processors;
 }
 
+// All but the own one, which tells kernels of calls and aborts and must not wait for them.
 int CudaDevice::streams_at_once() const {
   const char* const text = std::getenv(kConnectionsName);
   const int wanted = text == nullptr ? 0 : std::atoi(text);
-  return wanted > 0 ? std::min(wanted, 32) : kConnections;
+  return std::max(1, (wanted > 0 ? std::min(wanted, kConnectionsMax) : kConnections) - 1);
 }
 
 Status CudaDevice::launch(const Launch& launch, StreamHandle stream) {

@@ -63,6 +63,9 @@ class Device {
   // Whether kernels of devices that reach this one can address this memory.
   virtual bool is_reachable(const void* memory) const = 0;
 
+  // Blocking: until the device has nothing left to do, whatever stream it is on.
+  virtual Status finish() = 0;
+
   // ---- Kernels ----
 
   // Blocks of so many threads, of any of the kernels, that are on the device at once when nothing

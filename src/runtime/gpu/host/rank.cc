@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/try.hpp"
-#include "collectives/contract.hpp"
 #include "runtime/gpu/host/failures.hpp"
 #include "runtime/gpu/host/world.hpp"
+#include "runtime/request.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -67,21 +67,28 @@ Status GpuRank::failure() const {
   return Status();
 }
 
+// As a communicator does, and what a device wants besides.
 Status GpuRank::check(const GpuCall& call) const {
   const auto refuse = [&](const std::string& text) {
     return Status(StatusCode::invalid_argument,
                   fmt::format("rank {}: {}: {}", rank_, to_string(call.collective), text));
   };
   if (call.count > kCountMax) return refuse(fmt::format("{} elements are too many", call.count));
-  if (has_root(call.collective) && (call.root < 0 || call.root >= world_.ranks()))
-    return refuse(fmt::format("root {} is none of {} ranks", call.root, world_.ranks()));
+  Request request;
+  request.collective = call.collective;
+  request.input = call.input;
+  request.output = call.output;
+  request.count = call.count;
+  request.type = call.type;
+  request.root = call.root;
+  request.to = request.from = rank_;  // of send_recv: somebody
+  const auto shape = RequestShape::of(request, rank_, world_.ranks());
+  TUTTI_TRY(shape);
+  TUTTI_TRY(shape->check_buffers(request));
   const std::size_t size = size_of(call.type);
   for (const void* const memory : {call.input, static_cast<const void*>(call.output)})
     if (reinterpret_cast<std::uintptr_t>(memory) % size != 0)
       return refuse(fmt::format("a buffer does not lie at a multiple of {} bytes", size));
-  if (call.input == call.output && call.input != nullptr && call.count > 0 &&
-      !collectives::may_run_in_place(call.collective))
-    return refuse("input and output must be different memory");
   return Status();
 }
 
@@ -165,6 +172,13 @@ Result<std::byte*> GpuRank::scratch(std::size_t bytes) {
 // Behind the rank's last call, on whatever stream that was.
 Status GpuRank::follow(StreamHandle stream) {
   if (has_last_stream_ && last_stream_ != stream) {
+    const auto captured = device().is_capturing(last_stream_);
+    TUTTI_TRY(captured);
+    if (*captured)  // a mark in it would make this call a part of the graph
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("rank {}: the stream of its last call is being captured; end that "
+                                "before a call on another stream",
+                                rank_));
     if (last_event_ == nullptr) {
       const auto event = device().make_event();
       TUTTI_TRY(event);

@@ -12,6 +12,9 @@
 namespace tutti::runtime::gpu {
 namespace {
 
+// Of a slot, whose size devices read as 32 bits.
+constexpr std::size_t kMessageBytesMax = std::size_t{1} << 30;
+
 // The ranks of one device.
 struct Tenants {
   Device* device = nullptr;
@@ -42,8 +45,9 @@ Status check_options(const GpuOptions& options) {
   const auto refuse = [](const std::string& text) {
     return Status(StatusCode::invalid_argument, text);
   };
-  if (options.threads < 1 || options.threads > 512)
-    return refuse(fmt::format("{} threads: a block has 1 to 512", options.threads));
+  if (options.threads < 1 || options.threads > kKernelThreadsMax)
+    return refuse(
+        fmt::format("{} threads: a block has 1 to {}", options.threads, kKernelThreadsMax));
   if (options.channels < 0 || options.channels > kChannelsMax)
     return refuse(fmt::format("{} channels: there may be 1 to {}, or 0 to choose", options.channels,
                               kChannelsMax));
@@ -51,11 +55,16 @@ Status check_options(const GpuOptions& options) {
   if (options.slot_bytes % kVectorBytes != 0 || options.slot_bytes == 0)
     return refuse(fmt::format("slots of {} bytes: it must be a multiple of {}", options.slot_bytes,
                               kVectorBytes));
+  if (std::max(options.slot_bytes, options.flagged_bytes) > kMessageBytesMax)
+    return refuse(fmt::format("messages of {} bytes: there may be at most {}",
+                              std::max(options.slot_bytes, options.flagged_bytes),
+                              kMessageBytesMax));
   if (options.flagged_bytes % kUnitBytes != 0)
     return refuse(fmt::format("messages of low latency of {} bytes: it must be a multiple of {}",
                               options.flagged_bytes, kUnitBytes));
   if (options.channel_bytes == 0 || options.records == 0)
     return refuse("channel_bytes and records must be positive");
+  if (options.timeout.count() < 0) return refuse("a timeout must not be negative; 0 is none");
   return Status();
 }
 
@@ -145,7 +154,11 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::make(std::span<Device* const> device
   return world;
 }
 
-GpuWorld::~GpuWorld() { static_cast<void>(abort()); }
+// Kernels leave by themselves, but a rank's still tells all others why: no memory goes before.
+GpuWorld::~GpuWorld() {
+  static_cast<void>(abort());
+  for (const auto& rank : ranks_) static_cast<void>(rank->device().finish());
+}
 
 std::size_t GpuWorld::memory_bytes() const {
   std::size_t bytes = 0;

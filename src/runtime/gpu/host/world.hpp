@@ -7,6 +7,8 @@
 // A rank's kernel waits on its device for those of its peers. So all of them must be on their
 // devices at once: make() refuses what cannot be, and callers must not put what a peer's call comes
 // after behind a rank's call: on the same stream, in the default stream, or in a wait of the host.
+// A world does not know what else a device does: calls of two worlds that share one must not be
+// under way at once, unless all their blocks fit it together.
 //
 // Knows nothing of CUDA: devices are told by device.hpp.
 #pragma once
@@ -23,12 +25,13 @@
 #include "runtime/gpu/host/call_records.hpp"
 #include "runtime/gpu/host/plans.hpp"
 #include "runtime/gpu/host/rank_memory.hpp"
+#include "runtime/gpu/kernel_image.hpp"
 
 namespace tutti::runtime::gpu {
 
 struct GpuOptions {
-  int channels = 0;   // blocks of a rank; 0: what fits, at most kChannelsMax
-  int threads = 512;  // of a block
+  int channels = 0;                 // blocks of a rank; 0: what fits, at most kChannelsMax
+  int threads = kKernelThreadsMax;  // of a block
   std::uint32_t slots = 4;
   std::size_t slot_bytes = 64 * 1024;
   std::size_t flagged_bytes = 16 * 1024;  // a message of low latency at most
@@ -107,7 +110,8 @@ class GpuWorld {
                                                 const GpuOptions& options = {});
   GpuWorld(const GpuWorld&) = delete;
   GpuWorld& operator=(const GpuWorld&) = delete;
-  // Aborts, so that nothing waits for ever, and frees. Graphs of the world must not run any more.
+  // Aborts, so that nothing waits for ever, and frees, as soon as the devices have nothing left to
+  // do. Graphs of the world must not run any more.
   ~GpuWorld();
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
