@@ -58,6 +58,7 @@ MemoryUse CommunicatorState::memory_use_locked() {
   MemoryUse use;
   use.plan_bytes = executor_->program_bytes();
   if (parts_.planner) use.plan_bytes += parts_.planner->memory_bytes();
+  if (parts_.tuner) use.plan_bytes += parts_.tuner->memory_bytes();
   // Plans that are no planner's: those of point-to-point calls, and of groups.
   const Memo& pair = memos_[static_cast<std::size_t>(Collective::send_recv)];
   for (const auto& plan : {pair.plan, exchange_plan_})

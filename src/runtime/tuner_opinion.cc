@@ -56,6 +56,13 @@ const Candidate* by_table(const Explanation& explanation, const CostTable& after
   return best;
 }
 
+// Whether anything that can be had costs something else now.
+bool says_something(const CostTable& before, const CostTable& after) {
+  for (std::size_t row = 0; row < before.size(); ++row)
+    if (before[row][0] >= 0 && after[row] != before[row]) return true;
+  return false;
+}
+
 }  // namespace
 
 std::optional<tuner_abi::Function> tuner_function(Collective collective) {
@@ -107,13 +114,11 @@ TunerAnswer named_answer(const CostTable& costs, int algorithm, int protocol, in
 
 std::optional<TunedChoice> opinion(const Explanation& explanation, const TunerAnswer& answer,
                                    int channels_max) {
-  const CostTable before = cost_table(explanation);
-  const Candidate* chosen = usual(explanation);
-  const bool silent = answer.costs == before;
-  if (!silent) chosen = by_table(explanation, answer.costs);
+  const bool silent = !says_something(cost_table(explanation), answer.costs);
+  const Candidate* chosen = silent ? usual(explanation) : by_table(explanation, answer.costs);
   const int channels = std::clamp(answer.channels, 0, channels_max);
   if (chosen == nullptr || (silent && channels == 0)) return std::nullopt;
-  const Candidate* exact = cheapest(explanation, chosen->algorithm, channels);
+  const Candidate* exact = silent ? chosen : cheapest(explanation, chosen->algorithm, channels);
   if (exact == nullptr) exact = cheapest(explanation, chosen->algorithm, 0);
   TunedChoice choice{chosen->algorithm, exact->settings};
   if (channels > 0) choice.settings.channels = channels;

@@ -10,6 +10,7 @@
 
 #include "base/try.hpp"
 #include "collectives/explain.hpp"
+#include "collectives/footprint.hpp"
 #include "transport/net_plugin/device.hpp"
 #include "transport/net_plugin/library.hpp"
 
@@ -165,6 +166,10 @@ Result<std::shared_ptr<const Plan>> TunedPlanner::plan(Planner& planner, const P
   if (plans_.size() >= kPlansMax) plans_.clear();
   plans_.emplace(key, *made);
   return made;
+}
+
+std::size_t TunedPlanner::memory_bytes() const {
+  return plans_.size() * (collectives::kNodeBytes + sizeof(Key) + sizeof(Plan));
 }
 
 Result<std::shared_ptr<const Plan>> TunedPlanner::make(Planner& planner, const PlanQuery& query,

@@ -55,8 +55,9 @@ class TunerPlugin {
 };
 
 // The tuner that NCCL_TUNER_PLUGIN names ("none": none). Without it, where a net plugin is used,
-// the tuner that its library has besides. Null: there is none. A library stays open as long as the
-// process. Errors  unsupported: what is named cannot be used, with what was tried.
+// that of the first library of NCCL_NET_PLUGIN that has one. Null: there is none. A library stays
+// open as long as the process. Errors  unsupported: what is named cannot be used, with what was
+// tried.
 Result<std::unique_ptr<TunerPlugin>> find_tuner(const base::Environment& environment,
                                                 bool net_plugin, base::LogLevel log);
 
@@ -73,6 +74,9 @@ class TunedPlanner {
   Result<std::shared_ptr<const collectives::Plan>> plan(collectives::Planner& planner,
                                                         const collectives::PlanQuery& query,
                                                         Rank rank);
+
+  // What is kept of plans, without their programs, which are the planner's. An estimate.
+  std::size_t memory_bytes() const;
 
  private:
   using Key =

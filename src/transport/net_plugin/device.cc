@@ -32,8 +32,6 @@ std::string_view name_of(abi::ReturnCode code) {
   return code >= 0 && index < std::size(kNames) ? kNames[index] : "an unknown code";
 }
 
-constexpr abi::ReturnCode kRemoteError = 6;
-
 // Events of a profiler: there is none, and nobody is told.
 abi::ReturnCode ignore_event(void**, int, void*, std::int64_t, void*) { return abi::kSuccess; }
 
@@ -70,17 +68,20 @@ template <typename Table>
 class TableDevice final : public Device {
  public:
   TableDevice(const Table& table, std::string name, int number, DeviceProperties properties,
-              void* context)
+              void* context, std::mutex& mutex)
       : table_(table),
         name_(std::move(name)),
         number_(number),
         properties_(std::move(properties)),
-        context_(context) {}
+        context_(context),
+        mutex_(mutex) {}
   TableDevice(const TableDevice&) = delete;
   TableDevice& operator=(const TableDevice&) = delete;
   ~TableDevice() override {
-    if constexpr (kHasContext<Table>)
+    if constexpr (kHasContext<Table>) {
+      const std::lock_guard lock(mutex_);
       if (table_.finalize != nullptr) table_.finalize(context_);
+    }
   }
 
   std::string_view plugin_name() const override { return name_; }
@@ -96,7 +97,7 @@ class TableDevice final : public Device {
       code = table_.listen(number_, handle.bytes.data(), &listener);
     if (code == abi::kSuccess && listener == nullptr)
       return Status(StatusCode::system_error, fmt::format("listen of {} gave nothing", name_));
-    return judge(code, "listen");
+    return judge(code, "listen", listener);
   }
 
   Status connect(Handle& handle, void*& sender) override {
@@ -111,20 +112,20 @@ class TableDevice final : public Device {
     } else {
       code = table_.connect(number_, handle.bytes.data(), &sender, &offload);
     }
-    return judge(code, "connect");
+    return judge(code, "connect", sender);
   }
 
   Status accept(void* listener, void*& receiver) override {
     receiver = nullptr;
     abi::DeviceHandle* offload = nullptr;
-    return judge(table_.accept(listener, &receiver, &offload), "accept");
+    return judge(table_.accept(listener, &receiver, &offload), "accept", receiver);
   }
 
   Status register_memory(void* connection, void* data, std::size_t bytes,
                          void*& registration) override {
     registration = nullptr;
     return judge(table_.register_memory(connection, data, bytes, abi::kHostPointers, &registration),
-                 "regMr");
+                 "regMr", registration);
   }
 
   void deregister_memory(void* connection, void* registration) override {
@@ -141,7 +142,7 @@ class TableDevice final : public Device {
       code = table_.send(sender, data, length, kTag, registration, nullptr, &request);
     else
       code = table_.send(sender, data, length, kTag, registration, &request);
-    return judge(code, "isend");
+    return judge(code, "isend", request);
   }
 
   Status receive(void* receiver, void* data, std::size_t bytes, void* registration,
@@ -157,7 +158,7 @@ class TableDevice final : public Device {
     } else {
       code = table_.receive(receiver, 1, &data, &length, &tag, &registration, &request);
     }
-    return judge(code, "irecv");
+    return judge(code, "irecv", request);
   }
 
   Status test(void* request, std::size_t bytes_max, bool& done, std::size_t& bytes) override {
@@ -186,8 +187,13 @@ class TableDevice final : public Device {
   Status judge(abi::ReturnCode code, std::string_view function) const {
     if (code == abi::kSuccess) [[likely]]
       return Status();
-    return Status(code == kRemoteError ? StatusCode::peer_lost : StatusCode::system_error,
+    return Status(StatusCode::system_error,
                   fmt::format("{} of {} returned {} ({})", function, name_, code, name_of(code)));
+  }
+  // What a call that failed has put there is nothing, whatever it looks like.
+  Status judge(abi::ReturnCode code, std::string_view function, void*& made) const {
+    if (code != abi::kSuccess) made = nullptr;
+    return judge(code, function);
   }
 
   const Table& table_;  // the library's, which stays loaded
@@ -195,6 +201,7 @@ class TableDevice final : public Device {
   int number_;
   DeviceProperties properties_;
   void* context_;  // of version 11
+  std::mutex& mutex_;
 };
 
 template <typename Table>
@@ -271,7 +278,7 @@ class TableInterface final : public Interface {
     if (fit.empty()) return refuse(why);
     const auto& [number, properties] = fit[static_cast<std::size_t>(turn) % fit.size()];
     return std::unique_ptr<Device>(
-        std::make_unique<TableDevice<Table>>(table_, name_, number, properties, context));
+        std::make_unique<TableDevice<Table>>(table_, name_, number, properties, context, mutex_));
   }
 
   Status refuse(std::string_view why) const {
@@ -280,7 +287,7 @@ class TableInterface final : public Interface {
 
   const Table& table_;
   std::string name_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // plugins begin and end one at a time
   bool initialised_ = false;
 };
 

@@ -231,10 +231,11 @@ void NetEndpoint::judge() {
     if (of_use && !about_us) return fail(*failure);
     return lose(fmt::format("rank {} failed", peer_));
   }
-  // What it signalled and sent before it ended is true all the same, and was heard by now.
+  // What it signalled and sent before it ended is true all the same, and is heard first.
+  if (!inlet_.drained() && !waited_for_news()) return;
   if (inlet_.lost())
     lose(fmt::format("rank {} hung up ({})", peer_, inlet_.why()));
-  else if (waited_for_news())
+  else
     lose(fmt::format("rank {} cannot be reached ({})", peer_, outlet_.why()));
 }
 

@@ -41,6 +41,7 @@ bool Inlet::accept() {
   if (status.ok() && receiver_ == nullptr) return false;
   if (status.ok()) status = block_.make(device_, receiver_, slots_.size() * slot_bytes_);
   if (!status.ok()) {
+    close();  // that is our trouble, and nobody's who should be turned away
     lose(status);
     return true;
   }
@@ -71,18 +72,20 @@ bool Inlet::post() {
 }
 
 std::optional<Record> Inlet::next() {
-  if (posted_.empty() || lost()) return std::nullopt;
+  if (posted_.empty()) return std::nullopt;
   const std::size_t slot = posted_.front();
   bool done = false;
   std::size_t bytes = 0;
-  const Status status = device_.test(slots_[slot], slot_bytes_, done, bytes);
-  if (!status.ok()) lose(status);
-  if (!status.ok() || !done) return std::nullopt;
-  posted_.pop_front();
-  if (bytes < kHeaderBytes) {
-    lose(Status(StatusCode::corrupt_data, "a message without a header"));
+  Status status = device_.test(slots_[slot], slot_bytes_, done, bytes);
+  if (status.ok() && !done) return std::nullopt;
+  if (status.ok() && bytes < kHeaderBytes)
+    status = Status(StatusCode::corrupt_data, "a message without a header");
+  if (!status.ok()) {
+    lose(status);
+    posted_.clear();
     return std::nullopt;
   }
+  posted_.pop_front();
   std::byte* const at = block_.at(slot * slot_bytes_);
   return Record{slot, read_header(at), {at + kHeaderBytes, bytes - kHeaderBytes}};
 }

@@ -47,12 +47,15 @@ class Inlet {
 
   // Offers empty slots to the plugin. True when it took any.
   bool post();
-  // The next record, if it has arrived. Nothing more is found once lost().
+  // The next record, if it has arrived; also when lost(), as long as it is not drained().
   // Lifetime  of the payload: until give_back(slot).
   std::optional<Record> next();
   void give_back(std::size_t slot) { empty_.push_back(slot); }
 
+  // The plugin gave up on it, and said why. What came before may still be found.
   bool lost() const { return !why_.empty(); }
+  // Nothing more will be found.
+  bool drained() const { return lost() && posted_.empty(); }
   bool corrupt() const { return corrupt_; }  // and why() says what is wrong
   const std::string& why() const { return why_; }
   std::size_t memory_bytes() const { return block_.bytes(); }

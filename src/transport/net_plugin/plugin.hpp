@@ -49,8 +49,8 @@ struct DeviceProperties {
 //
 // Threading  one thread at a time; different devices of a plugin may be used at once.
 // Blocking   never, as far as the plugin keeps its promise.
-// Errors     system_error with the function and what it returned; peer_lost where it says that the
-//            other end failed. A null pointer without an error means "not yet": ask again.
+// Errors     system_error with the function and what it returned; the pointer is null then. A null
+//            pointer without an error means "not yet": ask again.
 class Device {
  public:
   virtual ~Device() = default;

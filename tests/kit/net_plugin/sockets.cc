@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,6 +57,9 @@ sockaddr_in loopback(std::uint16_t port) {
 
 int make_socket() { return ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
+// Where nothing lies.
+void* nowhere() { return reinterpret_cast<void*>(0x10); }
+
 void set_prompt(int descriptor) {
   const int on = 1;
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -69,8 +73,10 @@ Counted::Counted() { objects.fetch_add(1); }
 Counted::~Counted() { objects.fetch_sub(1); }
 
 Faults read_faults() {
-  return {number_of("KIT_NET_NULL_EVERY"), static_cast<std::size_t>(number_of("KIT_NET_BYTES")),
-          number_of("KIT_NET_CONNECT_CALLS"), number_of("KIT_NET_FAIL_AFTER")};
+  return {number_of("KIT_NET_NULL_EVERY"),    static_cast<std::size_t>(number_of("KIT_NET_BYTES")),
+          number_of("KIT_NET_CONNECT_CALLS"), number_of("KIT_NET_FAIL_AFTER"),
+          number_of("KIT_NET_REFUSE"),        number_of("KIT_NET_DEAF") != 0,
+          number_of("KIT_NET_EXCESS")};
 }
 
 Connection::~Connection() {
@@ -90,6 +96,7 @@ int Connection::start(void* data, std::size_t bytes, int tag, void* registration
   if (registrations.count(memory) == 0 || from < memory->data ||
       from + bytes > memory->data + memory->bytes)
     return kInvalidUsage;
+  if (faults.deaf && !sends && peer_hung_up()) return kSystemError;
   started += 1;
   if (faults.null_every > 0 && started % faults.null_every == 0) return kSuccess;
   const auto free = std::find_if(requests.begin(), requests.end(),
@@ -102,10 +109,16 @@ int Connection::start(void* data, std::size_t bytes, int tag, void* registration
   free->tag = static_cast<std::uint32_t>(tag);
   free->used = true;
   free->fails = faults.fail_after > 0 && started > faults.fail_after;
+  free->excess = started > 1 ? faults.excess : 0;
   if (sends) free->header = bytes | static_cast<std::uint64_t>(free->tag) << 32;
   queue.push_back(&*free);
   *request = &*free;
   return kSuccess;
+}
+
+bool Connection::peer_hung_up() const {
+  pollfd asked{descriptor, POLLRDHUP, 0};
+  return ::poll(&asked, 1, 0) == 1;
 }
 
 // Bytes moved, 0: not now, -1: never again.
@@ -160,7 +173,7 @@ int Connection::test(Request& request, int* done, int* bytes) {
   const int code = request.done ? kSuccess : advance();
   if (!request.done) return code;
   *done = 1;
-  if (bytes != nullptr) *bytes = static_cast<int>(request.bytes);
+  if (bytes != nullptr) *bytes = static_cast<int>(request.bytes) + request.excess;
   request.used = false;
   return kSuccess;
 }
@@ -192,6 +205,10 @@ int connect(void* handle, void** sender) {
   std::memcpy(&place, handle, sizeof(place));
   if (place.magic != kMagic || !filled(handle)) return kInvalidUsage;
   const Faults faults = read_faults();
+  if (faults.refuse == kRefusesConnect) {
+    *sender = nowhere();
+    return kSystemError;
+  }
   if (place.begun == nullptr) {
     place.begun = new Connection;
     place.begun->sends = true;
@@ -231,6 +248,10 @@ int accept(void* listener, void** receiver) {
   auto made = std::make_unique<Connection>();
   made->descriptor = descriptor;
   made->faults = read_faults();
+  if (made->faults.refuse == kRefusesAccept) {
+    *receiver = nowhere();
+    return kSystemError;
+  }
   *receiver = made.release();
   return kSuccess;
 }
@@ -238,6 +259,7 @@ int accept(void* listener, void** receiver) {
 int register_memory(void* connection, void* data, std::size_t bytes, int type,
                     void** registration) {
   if (type != kHostPointers) return kInvalidUsage;
+  if (static_cast<Connection*>(connection)->faults.refuse == kRefusesMemory) return kSystemError;
   auto made = std::make_unique<Registration>();
   made->data = static_cast<std::byte*>(data);
   made->bytes = bytes;

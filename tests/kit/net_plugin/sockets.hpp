@@ -7,8 +7,14 @@
 //   KIT_NET_BYTES          moves at most so many bytes each time that a request is tested
 //   KIT_NET_CONNECT_CALLS  so many calls of connect and accept say "not yet" first
 //   KIT_NET_FAIL_AFTER     every request of a connection after so many fails
+//   KIT_NET_REFUSE         1: accept, 2: connect, 3: registering fails; what the first two leave
+//                          behind is the address of nothing
+//   KIT_NET_DEAF           1: takes no request to receive once the peer has hung up, although what
+//                          was asked for before can still be had
+//   KIT_NET_EXCESS         of all requests but a connection's first, says that so many bytes more
+//                          came than did
 //
-// Knows sockets; does not know the tables of the versions (plugin.cc).
+// Knows sockets; does not know the tables of the versions (tables.hpp).
 #pragma once
 
 #include <cstddef>
@@ -42,7 +48,14 @@ struct Faults {
   std::size_t bytes = 0;
   int connect_calls = 0;
   int fail_after = 0;
+  int refuse = 0;
+  bool deaf = false;
+  int excess = 0;
 };
+// What Faults::refuse says.
+inline constexpr int kRefusesAccept = 1;
+inline constexpr int kRefusesConnect = 2;
+inline constexpr int kRefusesMemory = 3;
 Faults read_faults();
 
 struct Registration : Counted {
@@ -62,6 +75,7 @@ struct Request {
   bool used = false;
   bool done = false;
   bool fails = false;
+  int excess = 0;
 };
 
 // One direction: a sender or a receiver.
@@ -84,13 +98,13 @@ struct Connection : Counted {
   int advance();
   int advance_one(Request& request, std::size_t& budget);
   long transfer(std::byte* at, std::size_t bytes) const;
+  bool peer_hung_up() const;
 };
 
 struct Listener : Counted {
   ~Listener();
   int descriptor = -1;
   int calls_left = 0;
-  bool ready = false;  // the connection is there, and not handed out yet
 };
 
 int listen(void* handle, void** listener);

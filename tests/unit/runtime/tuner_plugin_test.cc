@@ -138,6 +138,26 @@ TEST(TunerOpinion, WhatCannotBeHadAndWhatIsNoNumberDoesNotCount) {
   }
 }
 
+// Also where the planner's choice is not the one that the model finds cheapest.
+TEST(TunerOpinion, WhatSaysNothingLeavesWhatWasMeasured) {
+  Planner planner = make_planner(5);
+  Explanation explanation = explain(planner, Collective::all_reduce);
+  std::swap(explanation.candidates[0], explanation.candidates[1]);
+  ASSERT_TRUE(explanation.candidates[0].not_possible.empty());
+  ASSERT_GT(explanation.candidates[0].predicted_us, explanation.candidates[1].predicted_us);
+  explanation.candidates[1].algorithm = explanation.candidates[0].algorithm;
+  explanation.candidates[1].settings.direct = true;
+  TunerAnswer answer{cost_table(explanation), 0};
+  answer.costs[4].fill(0);
+  EXPECT_FALSE(opinion(explanation, answer, 4)) << "what is not available is no opinion";
+  answer.channels = 3;
+  const auto wanted = opinion(explanation, answer, 4);
+  ASSERT_TRUE(wanted);
+  EXPECT_EQ(wanted->algorithm, explanation.candidates[0].algorithm);
+  EXPECT_EQ(wanted->settings.channels, 3);
+  EXPECT_EQ(wanted->settings.direct, explanation.candidates[0].settings.direct);
+}
+
 // A plugin may also make dear what it does not want; then the planner's others compete.
 TEST(TunerOpinion, WhatWasMadeDearIsNotTaken) {
   Planner planner = make_planner(9);
@@ -259,6 +279,40 @@ TEST_F(TunerPlugins, AreAskedOnceForEachCall) {
   EXPECT_EQ((*tuner.plan(planner, {Collective::all_reduce, 5001}, 0))->algorithm, "ring");
 }
 
+// Calls that differ in anything that makes a plan are asked about separately.
+TEST_F(TunerPlugins, AreAskedAgainAboutOtherCalls) {
+  set_wish({.algorithm = "0"});
+  Planner planner = make_planner(4);
+  TunedPlanner tuner = tuned("kit_v5");
+  const PlanQuery query{Collective::reduce, 5000};
+  EXPECT_EQ((*tuner.plan(planner, query, 0))->algorithm, "tree");
+  set_wish({.algorithm = "1"});
+  std::vector<PlanQuery> others(4, query);
+  others[0].type = DataType::float64;
+  others[1].root = 1;
+  others[2].form = collectives::ReductionForm::tree;
+  others[3].width = 2;
+  for (const PlanQuery& other : others)
+    EXPECT_EQ((*tuner.plan(planner, other, 0))->hash,
+              (*tuned("kit_v5").plan(planner, other, 0))->hash);
+  EXPECT_EQ((*tuner.plan(planner, others[0], 0))->algorithm, "ring");
+  EXPECT_EQ((*tuner.plan(planner, query, 0))->algorithm, "tree");
+}
+
+TEST_F(TunerPlugins, KeepSoManyAnswersOnly) {
+  Planner planner = make_planner(2);
+  TunedPlanner tuner = tuned("kit_v5");
+  EXPECT_EQ(tuner.memory_bytes(), 0U);
+  std::size_t most = 0;
+  for (std::size_t count = 1; count <= 600; ++count) {
+    ASSERT_TRUE(tuner.plan(planner, {Collective::broadcast, count}, 0).ok());
+    most = std::max(most, tuner.memory_bytes());
+  }
+  EXPECT_GT(tuner.memory_bytes(), 0U);
+  EXPECT_LE(most, std::size_t{256} << 10);
+  EXPECT_LT(tuner.memory_bytes(), most) << "they were forgotten, and made anew";
+}
+
 TEST_F(TunerPlugins, ThatCannotBeInitialisedSaySo) {
   set_wish({.fail = "2"});
   const auto plugin = find_tuner({{"NCCL_TUNER_PLUGIN", "kit_v5"}}, false, base::LogLevel::warn);
@@ -272,6 +326,7 @@ bool sums_by(Communicator& comm, const std::string& algorithm) {
   std::iota(values.begin(), values.end(), static_cast<float>(comm.rank()));
   const auto report = comm.explain(Collective::all_reduce, values.size(), DataType::float32);
   if (!report.ok() || report->algorithm != algorithm || report->chosen_by != "tuner") return false;
+  if (report->explanation.rfind("the tuner plugin takes " + algorithm, 0) != 0) return false;
   if (!comm.all_reduce(std::span<float>(values), ReduceOp::sum).ok()) return false;
   const auto n = static_cast<float>(comm.size());
   return values[0] == n * (n - 1) / 2 && values[999] == n * (n - 1) / 2 + n * 999;

@@ -28,8 +28,8 @@ using testing::HasSubstr;
 // A rank 1 that is a device and no transport, to say what no Tutti says. Rank 0 is real.
 class Puppet {
  public:
-  Puppet() {
-    set_net_faults({});
+  explicit Puppet(const conformance::NetFaults& faults = {}) {
+    set_net_faults(faults);
     device_ = std::move(open_device({.names = "kit_v11"}, 7, 1)).value();
     net_plugin::Card card;
     card.plugin = "kit v11";
@@ -55,12 +55,15 @@ class Puppet {
   }
 
   void call() {
+    connect();
+    ASSERT_TRUE(
+        device_->register_memory(sender_, memory_.data(), memory_.size(), registration_).ok());
+  }
+  void connect() {
     Handle handle = rank0_card_.handles[1];
     for (int i = 0; i < 1000 && sender_ == nullptr; ++i)
       ASSERT_TRUE(device_->connect(handle, sender_).ok());
     ASSERT_NE(sender_, nullptr);
-    ASSERT_TRUE(
-        device_->register_memory(sender_, memory_.data(), memory_.size(), registration_).ok());
   }
   void hang_up() {
     if (sender_ == nullptr) return;
@@ -242,6 +245,77 @@ TEST(NetPlugin, APeerThatHangsUpAfterItsGoodbyeIsNot) {
     puppet.rank0->sleep(100);
   }
   EXPECT_TRUE(puppet.endpoint->status().ok());
+}
+
+// The plugin takes nothing more to receive into, but what it has can be read.
+TEST(NetPlugin, WhatCameBeforeTheEndIsHeard) {
+  Puppet puppet({.deaf = 1});
+  puppet.answer();
+  puppet.call();
+  puppet.greet();
+  puppet.say(RecordKind::frame, 1, 0, "abc");
+  Frame frame;
+  ASSERT_TRUE(puppet.receives(frame));
+  puppet.say(RecordKind::goodbye, 0, 0, "");
+  puppet.hang_up();
+  puppet.endpoint->release();
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(puppet.rank0->poll().ok());
+    puppet.rank0->sleep(100);
+  }
+  set_net_faults({});
+}
+
+// What the plugin cannot do for this rank is not taken for a stranger.
+TEST(NetPlugin, APluginThatRefusesIsAnErrorOfItsOwn) {
+  for (const auto& [refuse, what] : {std::pair(1, "accept of kit"), std::pair(3, "regMr of kit")}) {
+    Puppet puppet;
+    puppet.answer();
+    set_net_faults({.refuse = refuse});
+    puppet.connect();
+    const Status status = failure_of(*puppet.rank0);
+    EXPECT_EQ(status.code(), StatusCode::system_error) << status.to_string();
+    EXPECT_EQ(status.culprit(), 1);
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("cannot be accepted"), HasSubstr(what)));
+    set_net_faults({});
+  }
+}
+
+// The real rank 0 may not close what was never made.
+TEST(NetPlugin, ARefusedConnectionIsAPeerThatCannotBeReached) {
+  Puppet puppet({.refuse = 2});
+  EXPECT_THAT(failure_of(*puppet.rank0).message(),
+              AllOf(HasSubstr("rank 1 cannot be reached"), HasSubstr("connect of kit")));
+  set_net_faults({});
+}
+
+TEST(NetPlugin, LengthsThatCannotBeAreCorruptData) {
+  for (const int excess : {1 << 20, -(1 << 20)}) {
+    Puppet puppet;
+    puppet.call();
+    set_net_faults({.excess = excess});
+    puppet.greet();
+    puppet.say(RecordKind::frame, 1, 0, "abc");
+    puppet.expect_corrupt("test of kit says that");
+  }
+  set_net_faults({});
+}
+
+// Counters never fall, whatever is said.
+TEST(NetPlugin, NewsThatAreOldChangeNothing) {
+  Puppet puppet;
+  puppet.call();
+  puppet.greet();
+  for (const std::uint64_t value : {5, 3}) {
+    net_plugin::SignalValues values{};
+    values[static_cast<std::size_t>(Signal::granted)] = value;
+    puppet.say(RecordKind::news, 0, 0,
+               {reinterpret_cast<const char*>(values.data()), sizeof(values)});
+  }
+  puppet.say(RecordKind::frame, 1, 0, "");
+  Frame frame;
+  ASSERT_TRUE(puppet.receives(frame));
+  EXPECT_EQ(puppet.endpoint->signalled(Signal::granted), 5U);
 }
 
 // A rank that fails for nobody's fault, and one that says something impossible of whose it was.

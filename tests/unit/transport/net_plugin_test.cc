@@ -40,15 +40,16 @@ int version_of(const std::string& names) {
   return device.ok() ? (*device)->version() : 0;
 }
 
-// What the libraries of a version have open.
-int open_objects(const std::string& library) {
+// What a library that is open counts.
+int counted_by(const std::string& library, const char* counter) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (handle == nullptr) return -1;
-  const auto count = reinterpret_cast<int (*)()>(::dlsym(handle, "kit_net_open_objects"));
-  const int open = count == nullptr ? -1 : count();
+  const auto count = reinterpret_cast<int (*)()>(::dlsym(handle, counter));
+  const int counted = count == nullptr ? -1 : count();
   ::dlclose(handle);
-  return open;
+  return counted;
 }
+int open_objects(const std::string& library) { return counted_by(library, "kit_net_open_objects"); }
 
 // ---- Finding a library ----
 
@@ -72,13 +73,14 @@ TEST(NetPlugin, TheFirstOfAListThatCanServeIsTaken) {
 }
 
 TEST(NetPlugin, WhatWasTriedAndWhyItWillNotDoIsSaid) {
-  const std::string error = error_of("no_such,kit_nothing,kit_deviceless,kit_odd");
+  const std::string error = error_of("no_such,kit_nothing,kit_deviceless,kit_odd,kit_hole");
   EXPECT_THAT(error, HasSubstr("NCCL_NET_PLUGIN"));
   EXPECT_THAT(error, HasSubstr("'no_such' cannot be opened (no_such: "));
   EXPECT_THAT(error, HasSubstr("; libnccl-net-no_such.so: "));
   EXPECT_THAT(error, HasSubstr("'kit_nothing' is a library without any of ncclNetPlugin_v11"));
   EXPECT_THAT(error, HasSubstr("'kit_deviceless' kit: has 0 devices"));
-  EXPECT_THAT(error, HasSubstr("'kit_odd' a plugin without a name: its device 1 can have no"));
+  EXPECT_THAT(error, HasSubstr("'kit_odd' a plugin without a name: its device 2 can have no"));
+  EXPECT_THAT(error, HasSubstr("'kit_hole' kit: leaves out functions"));
 }
 
 TEST(NetPlugin, WithoutANameTheDefaultIsTried) {
@@ -122,6 +124,22 @@ TEST(NetPlugin, OnlyADeviceThatTakesHostMemoryIsUsed) {
   }
 }
 
+TEST(NetPlugin, DevicesAreTakenInTurn) {
+  for (const char* plugin : {"kit_v8", "kit_v11"})
+    for (int turn = 0; turn < 5; ++turn)
+      EXPECT_EQ((*open_device({.names = plugin}, 1, turn))->properties().speed_mbps,
+                10'001 + turn % 2);
+}
+
+// Of two communicators of a process one may begin while the other ends.
+TEST(NetPlugin, APluginBeginsAndEndsOneAtATime) {
+  set_net_faults({});
+  conformance::in_threads(4, [](Rank rank) {
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(open_device({.names = "kit_v11"}, 1, rank).ok());
+  });
+  EXPECT_EQ(counted_by("libnccl-net-kit_v11.so", "kit_net_meetings"), 0);
+}
+
 // ---- Making a transport ----
 
 std::vector<Status> statuses_of(int size, const std::function<Result<std::unique_ptr<Transport>>(
@@ -161,13 +179,51 @@ TEST(NetPlugin, DifferentPluginsAreAMismatch) {
 }
 
 TEST(NetPlugin, SettingsThatDifferAreNamed) {
-  const auto statuses = statuses_of(2, [](TransportOptions options, const auto& exchange) {
-    if (options.rank == 1) options.frame_bytes_max = 8192;
-    return make_net_plugin_transport(options, {.names = "kit_v10"}, exchange);
-  });
-  for (const Status& status : statuses) {
-    EXPECT_EQ(status.code(), StatusCode::mismatch);
-    EXPECT_THAT(status.message(), HasSubstr("8192"));
+  const std::pair<const char*, std::function<void(TransportOptions&)>> others[] = {
+      {"8192", [](TransportOptions& options) { options.frame_bytes_max = 8192; }},
+      {"5 frames of 4096", [](TransportOptions& options) { options.queue_bytes = 5 * 4096; }},
+      {"2 against 1 channels", [](TransportOptions& options) { options.channel_count = 2; }},
+      {"context 8 against 7", [](TransportOptions& options) { options.context = 8; }},
+  };
+  for (const auto& [what, change] : others) {
+    const auto statuses = statuses_of(2, [&](TransportOptions options, const auto& exchange) {
+      if (options.rank == 1) change(options);
+      return make_net_plugin_transport(options, {.names = "kit_v10"}, exchange);
+    });
+    for (const Status& status : statuses) EXPECT_EQ(status.code(), StatusCode::mismatch) << what;
+    EXPECT_THAT(statuses[0].message(), HasSubstr(what));
+  }
+}
+
+TEST(NetPlugin, WhatADeviceCannotCarryIsSaid) {
+  const auto refusal = [](std::size_t frame_bytes_max, int channels) {
+    TransportOptions options = ranks(2);
+    options.frame_bytes_max = frame_bytes_max;
+    options.channel_count = channels;
+    const auto alone = [](const std::string& mine) -> Result<std::vector<std::string>> {
+      return std::vector<std::string>(2, mine);
+    };
+    return make_net_plugin_transport(options, {.names = "kit_v9"}, alone).status();
+  };
+  constexpr std::size_t kGibibyte = std::size_t{1} << 30;
+  EXPECT_THAT(refusal(kGibibyte - 1, 1).message(),
+              HasSubstr("the net plugin kit carries at most 1073741824 bytes"));
+  EXPECT_EQ(refusal(kGibibyte, 1).code(), StatusCode::invalid_argument);
+  EXPECT_THAT(refusal(4096, 40'000).message(), HasSubstr("65536 connections, and 2 ranks need"));
+}
+
+// Cards come from others: one that listens for fewer than there are is not looked up in.
+TEST(NetPlugin, ACardMustListenForEverybody) {
+  for (const std::size_t handles : {0, 1, 3}) {
+    const auto exchange = [&](const std::string& mine) -> Result<std::vector<std::string>> {
+      net_plugin::Card card = net_plugin::parse_card(mine).value();
+      card.handles.resize(handles);
+      return std::vector<std::string>{mine, net_plugin::encode_card(card)};
+    };
+    set_net_faults({});
+    const Status status =
+        make_net_plugin_transport(ranks(2), {.names = "kit_v11"}, exchange).status();
+    EXPECT_EQ(status, Status(StatusCode::corrupt_data, "rank 1 does not listen for everybody"));
   }
 }
 

@@ -16,6 +16,9 @@ struct NetFaults {
   int bytes = 0;
   int connect_calls = 0;
   int fail_after = 0;
+  int refuse = 0;
+  int deaf = 0;
+  int excess = 0;
 };
 
 // Requires  that no rank is driven at the moment.
@@ -27,6 +30,9 @@ inline void set_net_faults(const NetFaults& faults) {
   set("KIT_NET_BYTES", faults.bytes);
   set("KIT_NET_CONNECT_CALLS", faults.connect_calls);
   set("KIT_NET_FAIL_AFTER", faults.fail_after);
+  set("KIT_NET_REFUSE", faults.refuse);
+  set("KIT_NET_DEAF", faults.deaf);
+  set("KIT_NET_EXCESS", faults.excess);
 }
 
 // What most tests of net plugins ask for.
