@@ -22,34 +22,8 @@ Status refuse(const Call& call, Rank rank, const std::string& reason) {
                 fmt::format("rank {}: {}: {}", rank, to_string(call.kind), reason));
 }
 
-Result<Work> start_one(Communicator& communicator, const Call& call) {
-  const auto& [kind, input, output, count, type, op, peer] = call;
-  switch (kind) {
-    case CallKind::all_reduce:
-      return communicator.all_reduce_async(input, output, count, type, op);
-    case CallKind::broadcast:
-      return communicator.broadcast_async(input, output, count, type, peer);
-    case CallKind::reduce:
-      return communicator.reduce_async(input, output, count, type, op, peer);
-    case CallKind::all_gather:
-      return communicator.all_gather_async(input, output, count, type);
-    case CallKind::reduce_scatter:
-      return communicator.reduce_scatter_async(input, output, count, type, op);
-    case CallKind::all_to_all:
-      return communicator.all_to_all_async(input, output, count, type);
-    case CallKind::gather:
-      return communicator.gather_async(input, output, count, type, peer);
-    case CallKind::scatter:
-      return communicator.scatter_async(input, output, count, type, peer);
-    case CallKind::send:
-    case CallKind::recv:
-      break;
-  }
-  return Status(StatusCode::internal, "a transfer is no collective");
-}
-
-// Into the group that the communicator is collecting.
-Status keep(Communicator& communicator, const Call& call) {
+// Makes the call, or puts it into the group that the communicator is collecting.
+Status make(Communicator& communicator, const Call& call) {
   const auto& [kind, input, output, count, type, op, peer] = call;
   switch (kind) {
     case CallKind::all_reduce:
@@ -150,17 +124,10 @@ Status check(const Call& call, Rank rank, int size) {
 }
 
 Result<std::vector<Work>> start(Communicator& communicator, std::span<const Call> calls) {
-  if (calls.size() == 1 && !point_to_point(calls.front().kind)) {
-    Result<Work> work = start_one(communicator, calls.front());
-    TUTTI_TRY(work);
-    std::vector<Work> works;
-    works.push_back(*std::move(work));
-    return works;
-  }
   TUTTI_TRY(communicator.group_begin());
   Status kept;
   for (const Call& call : calls)
-    if (kept.ok()) kept = keep(communicator, call);
+    if (kept.ok()) kept = make(communicator, call);
   // Also after a refusal, so that the communicator is not left inside a group.
   Result<std::vector<Work>> works = communicator.group_end_async();
   TUTTI_TRY(kept);
@@ -171,7 +138,7 @@ Status run(Communicator& communicator, std::span<const Call> calls) {
   // A collective of its own is quickest without anything that outlives it. A transfer is not: its
   // other end may be in a group, and both ends are to be of one kind.
   if (calls.size() == 1 && !point_to_point(calls.front().kind))
-    return keep(communicator, calls.front());
+    return make(communicator, calls.front());
   Result<std::vector<Work>> works = start(communicator, calls);
   TUTTI_TRY(works);
   Status first;

@@ -24,9 +24,9 @@ Comm::~Comm() {
 Status Comm::make(const Maker& maker) {
   Result<Communicator> made = maker();
   if (!made.ok()) {
-    note(made.status());
+    const Status why = note(made.status());
     phase_.store(Phase::failed, std::memory_order_release);
-    return made.status();
+    return why;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -70,12 +70,17 @@ Status Comm::failure() const {
 }
 
 // A refused argument leaves the communicator as it was; everything else is final there, too.
-void Comm::note(const Status& status) {
+Status Comm::note(const Status& status) {
   const bool refused =
       status.code() == StatusCode::invalid_argument || status.code() == StatusCode::unsupported;
-  if (status.ok() || (refused && phase() != Phase::making)) return;
+  if (status.ok()) return status;
+  const std::string& name = identity_.name;
+  const Status named =
+      name.empty() ? status : status.with_context(fmt::format("communicator '{}'", name));
+  if (refused && phase() != Phase::making) return named;
   const std::lock_guard lock(mutex_);
-  if (failure_.ok()) failure_ = status;
+  if (failure_.ok()) failure_ = named;
+  return named;
 }
 
 // An all-to-all in place is asked for by people who know that NCCL happens to do it: its input is
@@ -84,10 +89,10 @@ std::span<const Call> Comm::out_of_place(std::span<const Call> calls) {
   const auto in_place = [](const Call& call) {
     return call.kind == CallKind::all_to_all && call.input == call.output && call.count > 0;
   };
+  copies_.clear();
   if (std::none_of(calls.begin(), calls.end(), in_place)) [[likely]]
     return calls;
   replaced_.assign(calls.begin(), calls.end());
-  copies_.clear();
   for (Call& call : replaced_) {
     if (!in_place(call)) continue;
     const auto* bytes = static_cast<const std::byte*>(call.input);
@@ -101,21 +106,26 @@ std::span<const Call> Comm::out_of_place(std::span<const Call> calls) {
 Result<std::vector<Work>> Comm::start(std::span<const Call> calls) {
   TUTTI_TRY(usable());
   auto works = nccl::start(communicator_, out_of_place(calls));
-  note(works.status());
+  if (!works.ok()) return note(works.status());
   return works;
 }
 
 Status Comm::run(std::span<const Call> calls) {
   TUTTI_TRY(usable());
-  const Status status = nccl::run(communicator_, out_of_place(calls));
-  note(status);
-  return status;
+  return note(nccl::run(communicator_, out_of_place(calls)));
 }
 
 void Comm::abort() {
   aborted_.store(true);
   const std::lock_guard lock(mutex_);
   if (phase() == Phase::ready) communicator_.abort();
+}
+
+Status Comm::revoke() {
+  const std::lock_guard lock(mutex_);
+  // Its state only leaves `ready` under this lock.
+  if (phase() != Phase::ready) return Status(StatusCode::unsupported, "there is nothing to revoke");
+  return communicator_.revoke();
 }
 
 Status Comm::close() {

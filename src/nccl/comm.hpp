@@ -80,11 +80,13 @@ class Comm {
   Result<std::vector<Work>> start(std::span<const Call> calls);
   // Makes them. The same.
   Status run(std::span<const Call> calls);
-  // Notes how a call ended.
-  void note(const Status& status);
+  // Notes how a call ended; the same, with the communicator's name where it has one.
+  Status note(const Status& status);
 
   // Ends running and later calls, and the making, on this rank. Threading: any thread.
   void abort();
+  // Ends them on all ranks. Threading: any thread, also while another is in a call.
+  Status revoke();
   // Says goodbye to the peers; nothing can be called afterwards. Blocking, also for calls that
   // other threads are in.
   Status close();

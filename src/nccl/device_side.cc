@@ -2,8 +2,10 @@
 #include "nccl/device_side.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,12 +19,57 @@ namespace tutti::nccl {
 
 namespace cuda = transport::cuda;
 
+namespace {
+
+// How many libraries this process has loaded so far.
+unsigned long long libraries_loaded() {
+  unsigned long long count = 0;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* loaded) {
+        *static_cast<unsigned long long*>(loaded) = info->dlpi_adds;
+        return 1;
+      },
+      &count);
+  return count;
+}
+
+bool in_host_memory(std::span<const Call> calls, Rank rank, int size) {
+  const cuda::Driver* const driver = loaded_driver();
+  const auto host = [&](const void* memory, std::size_t bytes) {
+    if (bytes == 0) return true;
+    const auto kind = memory_kind_of(driver, memory);
+    return kind.ok() && !kind->device;
+  };
+  return std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
+    const Footprint bytes = footprint_of(call, rank, size);
+    return host(call.input, bytes.input_bytes) && host(call.output, bytes.output_bytes);
+  });
+}
+
+// Of a call that had been enqueued. A refusal leaves a communicator as it was because the caller is
+// told; this one's was told that all is well, so that it becomes the communicator's failure.
+void tell(Comm& comm, const Status& why) {
+  if (why.code() == StatusCode::invalid_argument || why.code() == StatusCode::unsupported)
+    static_cast<void>(comm.note(Status(StatusCode::mismatch, why.message(), why.culprit())));
+  report("a call on a stream", why);
+}
+
+}  // namespace
+
 const cuda::Driver* loaded_driver() {
+  // To look takes the loader some ten microseconds.
+  static std::atomic<unsigned long long> looked_among{0};
+  static std::atomic<const cuda::Driver*> found{nullptr};
+  if (const cuda::Driver* const driver = found.load(std::memory_order_acquire)) return driver;
+  const unsigned long long loaded = libraries_loaded();
+  if (looked_among.load(std::memory_order_relaxed) == loaded) return nullptr;
   // Who has a device pointer or a stream has loaded it, under this name.
-  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return nullptr;
-  ::dlclose(library);
-  return cuda::find().driver;
+  if (void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)) {
+    ::dlclose(library);
+    found.store(cuda::find().driver, std::memory_order_release);
+  }
+  looked_among.store(loaded, std::memory_order_relaxed);
+  return found.load(std::memory_order_acquire);
 }
 
 DevicePlace current_device() {
@@ -46,19 +93,6 @@ Result<DevicePlace> device_of(int ordinal) {
   return DevicePlace{ordinal, *context};
 }
 
-bool DeviceSide::in_host_memory(std::span<const Call> calls, Rank rank, int size) const {
-  const cuda::Driver* const driver = cuda::find().driver;
-  const auto host = [&](const void* memory, std::size_t bytes) {
-    if (bytes == 0) return true;
-    const auto kind = memory_kind_of(driver, memory);
-    return kind.ok() && !kind->device;
-  };
-  return std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
-    const Footprint bytes = footprint_of(call, rank, size);
-    return host(call.input, bytes.input_bytes) && host(call.output, bytes.output_bytes);
-  });
-}
-
 Status DeviceSide::make_worker(Comm& comm) {
   const cuda::Found& found = cuda::find();
   if (found.driver == nullptr)
@@ -67,27 +101,34 @@ Status DeviceSide::make_worker(Comm& comm) {
                               "host memory take a null stream",
                               found.reason));
   if (place_.context == nullptr) place_ = current_device();
-  if (place_.context == nullptr)
-    return Status(StatusCode::unsupported,
-                  "a CUDA stream was given, and this thread has no device; call cudaSetDevice");
-  none_.store(false, std::memory_order_relaxed);
+  if (place_.context == nullptr) {
+    // As for CUDA's runtime: who has chosen none works with the first.
+    const Result<DevicePlace> first = device_of(0);
+    TUTTI_TRY(first);
+    place_ = *first;
+  }
   auto made = StreamWorker::make(
       *found.driver, place_.context, comm.rank(), comm.size(),
       [&comm](std::span<const Call> calls) {
         const std::lock_guard lock(comm.in_use());
         return comm.run(calls);
       },
-      [](const Status& why) { report("a call on a stream", why); });
+      [&comm](const Status& why) { tell(comm, why); });
   TUTTI_TRY(made);
   worker_ = *std::move(made);
   return Status();
 }
 
 Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, const std::vector<Call>& calls) {
-  const std::lock_guard lock(mutex_);
-  if (stream == nullptr &&
-      (place_.context == nullptr || in_host_memory(calls, comm.rank(), comm.size())))
+  std::unique_lock lock(mutex_);
+  if (stream == nullptr && in_host_memory(calls, comm.rank(), comm.size())) {
+    if (!worker_) return false;
+    const auto wait = worker_->wait_for_launches();
+    TUTTI_TRY(wait);
+    lock.unlock();  // so that an abort can end the wait
+    (*wait)();
     return false;
+  }
   if (!worker_)
     TUTTI_TRY(make_worker(comm).with_context(
         fmt::format("rank {}: {}", comm.rank(), to_string(calls.front().kind))));

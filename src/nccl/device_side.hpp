@@ -1,11 +1,12 @@
 // device_side.hpp: what a communicator has to do with a GPU: the context of the device that was
-// current when it was made, and the worker that makes its calls on streams.
+// current when it was made, or else when it was first needed, and the worker that makes its calls
+// on streams.
 //
 // A program that never came near CUDA pays nothing: without the driver's library in the process
 // there is no device memory that could be asked about.
 #pragma once
 
-#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,20 +31,22 @@ DevicePlace current_device();
 // Errors  invalid_argument: there is a driver, and it has no such device.
 Result<DevicePlace> device_of(int ordinal);
 
-// The driver, if this process has loaded it; null: no memory here can be a device's.
+// The driver, if this process has loaded it by now; null: no memory here can be a device's.
+// Cost  a few nanoseconds, unless libraries have been loaded since it was asked last.
 const transport::cuda::Driver* loaded_driver();
 
 class DeviceSide {
  public:
-  explicit DeviceSide(DevicePlace place) : none_(place.context == nullptr), place_(place) {}
+  explicit DeviceSide(DevicePlace place) : place_(place) {}
 
   int ordinal() const { return place_.ordinal; }
 
-  // No call of this communicator can be about a device's memory unless it names a stream.
-  bool is_none() const { return none_.load(std::memory_order_relaxed); }
+  // No call can be about a device's memory unless it names a stream.
+  bool is_none() const { return loaded_driver() == nullptr; }
 
   // True when the calls are on the stream now, which goes on when they are done; false when they
-  // are in host memory and no stream was given: then they are the caller's to make.
+  // are in host memory and no stream was given: then they are the caller's to make, and it is their
+  // turn. Blocking  in the latter case, until those are made that were enqueued before.
   // Errors  unsupported: a stream where there is no driver; those of the driver.
   Result<bool> enqueue(Comm& comm, void* stream, const std::vector<Call>& calls);
 
@@ -53,10 +56,8 @@ class DeviceSide {
   void abandon();
 
  private:
-  bool in_host_memory(std::span<const Call> calls, Rank rank, int size) const;
   Status make_worker(Comm& comm);
 
-  std::atomic<bool> none_;
   std::mutex mutex_;  // guards what follows
   DevicePlace place_;
   std::unique_ptr<StreamWorker> worker_;

@@ -211,8 +211,7 @@ Status Group::run_together(std::vector<Part*>& parts) {
   }
   for (std::size_t i = 0; i < parts.size(); ++i)
     for (Work& work : started[i]) {
-      const Status status = work.wait();
-      parts[i]->comm->note(status);
+      const Status status = parts[i]->comm->note(work.wait());
       if (first.ok()) first = status;
     }
   return first;

@@ -23,6 +23,7 @@ struct Launch {
   std::vector<Call> calls;        // with pointers to host memory only
   std::uint32_t* cell = nullptr;  // 0; 1 once the calls are made; the stream makes it 0 again
   std::shared_ptr<LaunchQueue> queue;
+  bool captured = false;              // announced by graphs, any number of times
   std::atomic<bool> given_up{false};  // enqueued in part only: its calls are not to be made
   std::atomic<bool> made{false};      // once at least
 
@@ -43,6 +44,9 @@ class LaunchQueue {
   // Blocks until all that has been announced is done.
   void wait_until_idle();
 
+  // Blocks until so many launches that were not captured are done, or until end().
+  void wait_until_done(std::uint64_t launches);
+
   void end();
 
  private:
@@ -51,7 +55,9 @@ class LaunchQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Launch*> announced_;
-  bool busy_ = false;  // with the one that next() gave last
+  bool busy_ = false;       // with the one that next() gave last
+  bool counts_ = false;     // that one, when it is done
+  std::uint64_t done_ = 0;  // of those that were not captured
   bool ended_ = false;
 };
 

@@ -81,7 +81,7 @@ Job split_job(const std::shared_ptr<Comm>& parent, int color, int key, const Ini
     TUTTI_TRY(parent->usable());
     const std::lock_guard lock(parent->in_use());
     auto made = parent->communicator().split(color, key);
-    parent->note(made.status());
+    if (!made.ok()) return parent->note(made.status());
     return made;
   };
   return job;
@@ -108,7 +108,7 @@ Result<Job> shrink_job(const std::shared_ptr<Comm>& parent, std::span<const int>
     if (!aborts) TUTTI_TRY(parent->usable());
     if (parent->phase() != Comm::Phase::ready) return parent->usable();
     // Whoever is inside a call of the parent is led out by its end.
-    if (aborts) TUTTI_TRY(parent->communicator().revoke());
+    if (aborts) TUTTI_TRY(parent->revoke());
     const std::lock_guard lock(parent->in_use());
     runtime::CommunicatorState& state = CommunicatorAccess::state(parent->communicator());
     if (aborts) return as_communicator(runtime::shrink(state, out));

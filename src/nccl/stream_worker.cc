@@ -1,6 +1,7 @@
 // stream_worker.cc: see stream_worker.hpp.
 #include "nccl/stream_worker.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -68,11 +69,20 @@ StreamWorker::~StreamWorker() {
   if (!held_) return;
   if (drain().ok()) wait_for_replays();  // a device that has failed will announce nothing more
   end();
+  const cuda::RelaxedCapture relaxed(driver_);
   const auto scope = cuda::ContextScope::enter(driver_, context_);
-  if (broken_.ok())
-    held_.reset();
-  else  // what was enqueued in part may still be announced
+  if (held_->in_part())
     keep_for_ever(std::move(held_));
+  else
+    held_.reset();
+}
+
+bool StreamWorker::Held::in_part() const {
+  const auto in_part = [](const std::unique_ptr<Launch>& launch) {
+    return launch->given_up.load();
+  };
+  return std::any_of(under_way.begin(), under_way.end(), in_part) ||
+         std::any_of(captured.begin(), captured.end(), in_part);
 }
 
 void StreamWorker::abandon(std::unique_ptr<StreamWorker> worker) {
@@ -98,6 +108,7 @@ void StreamWorker::keep_for_ever(std::unique_ptr<Held> held) {
 void StreamWorker::wait_for_replays() {
   const auto deadline = std::chrono::steady_clock::now() + kReplaysEnd;
   for (const std::unique_ptr<Launch>& launch : held_->captured) {
+    if (launch->given_up) continue;  // there may be nobody to go on
     while (launch->made.load(std::memory_order_acquire) && !has_gone_on(*launch) &&
            std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -132,29 +143,32 @@ Status StreamWorker::launch(void* stream, std::vector<Call> calls) {
   TUTTI_TRY(staged);
   auto launch = std::make_unique<Launch>();
   launch->calls = std::move(calls);
+  launch->captured = capture->active;
   stage(launch->calls, *planned, *staged);
   Launch& added = *launch;
-  return add(std::move(launch), capture->active,
+  return add(std::move(launch),
              [&] { return enqueue(**chain, user_stream, added, *planned, *staged); });
 }
 
 // From the moment that it is enqueued, a launch may be announced.
-Status StreamWorker::add(std::unique_ptr<Launch> launch, bool captured,
-                         const std::function<Status()>& enqueue) {
+Status StreamWorker::add(std::unique_ptr<Launch> launch, const std::function<Status()>& enqueue) {
   reclaim();
   const Result<std::uint32_t*> cell = held_->cells.take(driver_);
   TUTTI_TRY(cell);
   launch->cell = *cell;
   launch->queue = queue_;
   Launch& kept = *launch;
-  if (captured)
+  if (kept.captured)
     held_->captured.push_back(std::move(launch));
   else
     held_->under_way.push_back(std::move(launch));
   const Status status = enqueue();
-  if (status.ok()) return status;
+  if (status.ok()) {
+    if (!kept.captured) ++launched_;
+    return status;
+  }
   kept.given_up.store(true, std::memory_order_release);
-  if (!captured) return broken_ = status;
+  if (!kept.captured) return broken_ = status;
   return status.with_context("calls on a stream that is being captured");
 }
 
@@ -227,6 +241,12 @@ void StreamWorker::reclaim() {
     held_->cells.give_back(held_->under_way.front()->cell);
     held_->under_way.pop_front();
   }
+}
+
+Result<std::function<void()>> StreamWorker::wait_for_launches() const {
+  TUTTI_TRY(broken_);
+  return std::function<void()>(
+      [queue = queue_, launched = launched_] { queue->wait_until_done(launched); });
 }
 
 Status StreamWorker::drain() {

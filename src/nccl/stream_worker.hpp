@@ -61,6 +61,10 @@ class StreamWorker {
   //           half way, of a stream that is not being captured, every later launch gets it, too.
   Status launch(void* stream, std::vector<Call> calls);
 
+  // What blocks until all that was launched so far, but not captured, has been made, or until the
+  // worker ends. Lifetime: may outlive the worker. Errors: that of a launch that was in part only.
+  Result<std::function<void()>> wait_for_launches() const;
+
   // Blocks until all launched calls have been made and their streams have gone on, and whatever
   // replayed graphs have announced so far has been made. Errors: of the device.
   Status drain();
@@ -76,6 +80,7 @@ class StreamWorker {
 
   // What streams and the device use.
   struct Held {
+    bool in_part() const;  // whether what was enqueued in part may still use it
     PinnedCells cells;
     std::unique_ptr<Chain> eager;
     std::map<std::uint64_t, Chain> captures;        // by the capture's number
@@ -94,7 +99,7 @@ class StreamWorker {
   Result<Chain*> chain_of(const transport::cuda::Capture& capture);
   Result<StagingPlan> plan(std::span<const Call> calls) const;
   void stage(std::span<Call> calls, const StagingPlan& plan, std::byte* staged) const;
-  Status add(std::unique_ptr<Launch> launch, bool captured, const std::function<Status()>& enqueue);
+  Status add(std::unique_ptr<Launch> launch, const std::function<Status()>& enqueue);
   Status enqueue(Chain& chain, transport::cuda::Stream stream, Launch& launch,
                  const StagingPlan& plan, std::byte* staged);
   Status wait_for_calls(transport::cuda::Stream stream, Launch& launch);
@@ -110,7 +115,8 @@ class StreamWorker {
 
   std::shared_ptr<LaunchQueue> queue_;
   std::unique_ptr<Held> held_;
-  Status broken_;  // by a launch that was enqueued in part
+  std::uint64_t launched_ = 0;  // but for captures
+  Status broken_;               // by a launch that was enqueued in part
   std::thread thread_;
 };
 

@@ -162,6 +162,37 @@ TEST_F(CapturedCalls, CannotJoinACaptureThatHasFailed) {
   member.synchronize();
 }
 
+// Whoever captures, on any thread, does not notice what others begin and end.
+TEST_F(CapturedCalls, OfOthersGoOnWhenAWorkerComesAndGoes) {
+  const auto scope = cuda::ContextScope::enter(driver(), context_of(driver(), 0));
+  const auto stream = cuda::OwnStream::make(driver());
+  const TuttiStandInCounts before = counts();
+  const Graph graph(stream->get(), [&] {
+    Members members(driver(), 1);
+    members[0].launch({Call()});
+  });
+  EXPECT_EQ(graph.code(), cuda::kSuccess);
+  EXPECT_EQ(counts(), before);
+}
+
+// A graph into which a launch was captured in part is no good, but its streams come to its end.
+TEST_F(CapturedCalls, OfWhichAPartIsMissingAreNotWaitedFor) {
+  Members members(driver(), 1);
+  Member& member = members[0];
+  auto& array = member.device(std::vector<int>(8, 5));
+  const Graph graph(member.stream(), [&] {
+    stand_in().fail("cuStreamWriteValue32_v2", cuda::kCaptureUnsupported, 0);
+    EXPECT_FALSE(
+        member.worker().launch(member.stream(), {reduce_call(array.data(), array.data(), 8)}).ok());
+  });
+  ASSERT_EQ(graph.code(), cuda::kSuccess);
+  graph.replay(member.stream());
+  member.synchronize();
+  const auto begin = std::chrono::steady_clock::now();
+  member.end_worker();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "of 10";
+}
+
 TEST_F(CapturedCalls, EndWithTheirWorker) {
   static_cast<void>(context_of(driver(), 0));
   static_cast<void>(context_of(driver(), 1));

@@ -2,7 +2,9 @@
 // for CUDA uses it: four devices, one thread, calls in groups. On the stand-in for CUDA.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -21,6 +23,7 @@ int cudaPointerGetAttributes(void* attributes, const void* memory);
 int cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 int cudaStreamDestroy(cudaStream_t stream);
 int cudaStreamSynchronize(cudaStream_t stream);
+int cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* argument);
 int cudaStreamBeginCapture(cudaStream_t stream, int mode);
 int cudaStreamEndCapture(cudaStream_t stream, CUgraph_st** graph);
 int cudaGraphInstantiate(CUgraph_st** instance, CUgraph_st* graph, unsigned long long flags);
@@ -43,6 +46,32 @@ struct Rank {
   float* output = nullptr;
 };
 
+// Holds up a stream until it is opened, or goes.
+class Gate {
+ public:
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { open(); }
+
+  void hold(cudaStream_t stream) {
+    stream_ = stream;
+    EXPECT_EQ(cudaLaunchHostFunc(stream, &Gate::wait, &open_), 0);
+  }
+  void open() {
+    open_ = true;
+    EXPECT_EQ(cudaStreamSynchronize(stream_), 0);  // nobody looks at it any more
+  }
+
+ private:
+  static void wait(void* open) {
+    while (!static_cast<std::atomic<bool>*>(open)->load()) std::this_thread::yield();
+  }
+
+  std::atomic<bool> open_{false};
+  cudaStream_t stream_ = nullptr;
+};
+
 float value_of(int rank, std::size_t i) {
   return static_cast<float>(rank * 10) + static_cast<float>(i % 7);
 }
@@ -50,6 +79,7 @@ float value_of(int rank, std::size_t i) {
 class NcclDevices : public ::testing::Test {
  protected:
   void SetUp() override {
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     int count = 0;
     ASSERT_EQ(cudaGetDeviceCount(&count), 0);
     ASSERT_GE(count, kSize);
@@ -189,6 +219,98 @@ TEST_F(NcclDevices, DefaultStream) {
   expect_output(kCount, [](int, std::size_t i) { return sum_at(i); });
 }
 
+// Of one communicator, calls in host memory are made after those that were enqueued before them.
+TEST_F(NcclDevices, CallsInHostMemoryKeepTheOrder) {
+  Gate gate;
+  gate.hold(ranks_[0].stream);
+  enqueue([](Rank& r) {
+    return ncclAllReduce(r.input, r.output, kCount, ncclFloat, ncclSum, r.comm, r.stream);
+  });
+  std::vector<std::thread> threads;
+  for (const Rank& r : ranks_)
+    threads.emplace_back([&r] {
+      int value = r.rank;
+      EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, r.comm, nullptr), ncclSuccess)
+          << ncclGetLastError(r.comm);
+      EXPECT_EQ(value, 6);
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  gate.open();
+  for (std::thread& thread : threads) thread.join();
+  synchronize();
+  expect_output(kCount, [](int, std::size_t i) { return sum_at(i); });
+}
+
+TEST_F(NcclDevices, CallsInHostMemoryThatWaitForAStreamCanBeAborted) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(cudaSetDevice(0), 0);
+  ASSERT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclSuccess) << ncclGetLastError(nullptr);
+  const Rank& r = ranks_[0];
+  Gate gate;
+  gate.hold(r.stream);
+  EXPECT_EQ(ncclAllReduce(r.input, r.output, kCount, ncclFloat, ncclSum, comm, r.stream),
+            ncclSuccess);
+  std::thread waiter([comm] {
+    int value = 1;
+    EXPECT_NE(ncclAllReduce(&value, &value, 1, ncclInt, ncclSum, comm, nullptr), ncclSuccess);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  waiter.join();
+}
+
+// Programs for one device choose none, or only after they have made their communicator.
+TEST_F(NcclDevices, MayBeChosenLater) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  for (const bool on_default_stream : {true, false}) {
+    std::thread([&, on_default_stream] {
+      ncclComm_t comm = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclSuccess) << ncclGetLastError(nullptr);
+      if (on_default_stream) {
+        EXPECT_EQ(cudaSetDevice(0), 0);
+      }
+      const Rank& r = ranks_[0];
+      const cudaStream_t stream = on_default_stream ? nullptr : r.stream;
+      EXPECT_EQ(ncclAllReduce(r.input, r.output, kCount, ncclFloat, ncclSum, comm, stream),
+                ncclSuccess)
+          << ncclGetLastError(comm);
+      EXPECT_EQ(cudaStreamSynchronize(stream), 0);
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+      const std::vector<float> values = read(r.output, kCount);
+      for (std::size_t i = 0; i < kCount; ++i) EXPECT_EQ(values[i], value_of(0, i));
+      write(r, 0);
+    }).join();
+  }
+}
+
+// Any number of ranks, as long as their streams do not wait for one another.
+TEST_F(NcclDevices, MayBeShared) {
+  const int devices[] = {0, 0};
+  ncclComm_t pair[2] = {};
+  ASSERT_EQ(ncclCommInitAll(pair, 2, devices), ncclSuccess);
+  ASSERT_EQ(cudaSetDevice(0), 0);
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, 1), 0);
+  const Rank& r = ranks_[0];
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(r.input, r.output, kCount, ncclFloat, ncclSum, pair[0], r.stream),
+            ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(r.input + kCount, r.output + kCount, kCount, ncclFloat, ncclSum, pair[1],
+                          other),
+            ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+  EXPECT_EQ(cudaStreamSynchronize(other), 0);
+  const std::vector<float> values = read(r.output, 2 * kCount);
+  for (std::size_t i = 0; i < 2 * kCount; ++i)
+    EXPECT_EQ(values[i], value_of(0, i % kCount) + value_of(0, kCount + i % kCount));
+  for (const ncclComm_t comm : pair) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  EXPECT_EQ(cudaStreamDestroy(other), 0);
+}
+
 TEST_F(NcclDevices, Graphs) {
   std::vector<CUgraph_st*> instances(kSize);
   for (Rank& r : ranks_) ASSERT_EQ(cudaStreamBeginCapture(r.stream, 0), 0);
@@ -234,6 +356,26 @@ TEST_F(NcclDevices, EndWithWorkOnTheStreams) {
   EXPECT_EQ(ncclCommAbort(pair[0]), ncclSuccess);
   EXPECT_EQ(ncclCommAbort(pair[1]), ncclSuccess);
   synchronize();
+}
+
+// Nobody is told at the call, not even of what would have been refused in host memory.
+TEST_F(NcclDevices, FailuresOnStreamsAreTheCommunicators) {
+  enqueue([](Rank& r) {
+    float factor = 2;
+    ncclRedOp_t op = ncclSum;
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat, ncclScalarHostImmediate, r.comm),
+              ncclSuccess);
+    return ncclAllReduce(r.input, r.output, kCount, ncclInt, op, r.comm, r.stream);
+  });
+  for (Rank& r : ranks_) {
+    EXPECT_EQ(cudaSetDevice(r.rank), 0);
+    EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+    ncclResult_t error = ncclSuccess;
+    EXPECT_EQ(ncclCommGetAsyncError(r.comm, &error), ncclSuccess);
+    EXPECT_EQ(error, ncclInvalidUsage);
+  }
+  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "premul_sum"), nullptr)
+      << ncclGetLastError(nullptr);
 }
 
 TEST_F(NcclDevices, ErrorsOfTheDriverAreTold) {

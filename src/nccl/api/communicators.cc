@@ -251,7 +251,7 @@ ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} is no flag of ncclCommRevoke", revokeFlags));
     TUTTI_TRY((*found)->usable());
-    return (*found)->communicator().revoke();
+    return (*found)->revoke();
   });
 }
 

@@ -34,6 +34,7 @@ void fail_next(const char* function, Code code, int after) {
 }
 
 Code refused(const char* function) {
+  if (ending()) return 4;
   if (in_host_function) return 800;
   std::lock_guard lock(failures().mutex);
   const auto found = failures().planned.find(function);

@@ -6,8 +6,8 @@
 
 namespace stand_in {
 
-// The error of a call that a test wants to fail, or of one made by a host function of a stream,
-// where CUDA forbids it; else success.
+// The error of a call that a test wants to fail, or of one made by a host function of a stream or
+// when the program has ended, where CUDA forbids it; else success.
 Code refused(const char* function);
 
 // Makes `function` fail, but for the next `after` calls of it.

@@ -16,7 +16,7 @@ std::uint32_t* word_at(DevicePointer address) {
 }
 
 void wait_until_equal(const std::uint32_t* word, std::uint32_t value) {
-  for (int tries = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value; ++tries) {
+  for (int tries = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value && !ending(); ++tries) {
     if (tries < 100)
       std::this_thread::yield();
     else

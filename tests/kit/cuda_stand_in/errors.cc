@@ -11,6 +11,7 @@ constexpr std::array kErrors{
     Error{0, "CUDA_SUCCESS", "cudaSuccess", "no error"},
     Error{1, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue", "stand-in: invalid argument"},
     Error{2, "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "stand-in: out of memory"},
+    Error{4, "CUDA_ERROR_DEINITIALIZED", "cudaErrorCudartUnloading", "stand-in: the program ends"},
     Error{100, "CUDA_ERROR_NO_DEVICE", "cudaErrorNoDevice", "stand-in: no device"},
     Error{101, "CUDA_ERROR_INVALID_DEVICE", "cudaErrorInvalidDevice", "stand-in: no such device"},
     Error{201, "CUDA_ERROR_INVALID_CONTEXT", "cudaErrorDeviceUninitialized",

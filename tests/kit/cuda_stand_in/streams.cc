@@ -1,6 +1,8 @@
 // streams.cc: see streams.hpp.
 #include "kit/cuda_stand_in/streams.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -12,7 +14,31 @@ namespace {
 constexpr Code kInvalidHandle = 400;
 constexpr int kMostDevices = 64;
 
+// How long the end of a program waits for a host function, and how soon others see that it ends.
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kLook{5};
+
+// Stops the streams when the program ends: threads that outlive what they use crash leak checkers
+// now and then. A child that was forked has none of them.
+class AtExit {
+ public:
+  AtExit() = default;
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
+  ~AtExit() {
+    if (::getpid() == process_) Streams::instance().stop();
+  }
+
+ private:
+  const pid_t process_ = ::getpid();
+};
+
 }  // namespace
+
+std::atomic<bool>& ending() {
+  static std::atomic<bool> ends{false};
+  return ends;
+}
 
 void Point::reach() {
   std::lock_guard lock(mutex_);
@@ -28,7 +54,7 @@ bool Point::reached() {
 
 void Point::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return reached_; });
+  while (!reached_ && !ending()) changed_.wait_for(lock, kLook);
 }
 
 double Point::milliseconds_since(Point& earlier) {
@@ -37,7 +63,7 @@ double Point::milliseconds_since(Point& earlier) {
 }
 
 void Work::begin() {
-  std::thread([self = shared_from_this()] { self->run(); }).detach();
+  thread_ = std::thread([this] { run(); });
 }
 
 void Work::push(Operation operation) {
@@ -53,7 +79,7 @@ bool Work::idle() {
 
 void Work::wait_until_idle() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return operations_.empty() && !busy_; });
+  changed_.wait(lock, [&] { return ending() || (operations_.empty() && !busy_); });
 }
 
 void Work::end() {
@@ -62,11 +88,27 @@ void Work::end() {
   changed_.notify_all();
 }
 
+void Work::stop() {
+  std::lock_guard lock(mutex_);
+  ending_ = true;
+  operations_.clear();
+  changed_.notify_all();
+}
+
+bool Work::join(std::chrono::milliseconds patience) {
+  {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, patience, [&] { return ended_; })) return false;
+  }
+  thread_.join();
+  return true;
+}
+
 void Work::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return !operations_.empty() || ending_; });
-    if (operations_.empty()) return;
+    if (operations_.empty()) break;
     Operation operation = std::move(operations_.front());
     operations_.pop_front();
     busy_ = true;
@@ -77,6 +119,8 @@ void Work::run() {
     busy_ = false;
     changed_.notify_all();
   }
+  ended_ = true;
+  changed_.notify_all();
 }
 
 void CaptureState::add(Stream stream, Operation operation) {
@@ -94,6 +138,7 @@ void GraphState::run() const {
   const auto run_lane = [&](const std::vector<std::size_t>& lane) {
     for (const std::size_t i : lane) {
       for (const std::size_t before : nodes[i].after) done[before].wait();
+      if (ending()) return;
       nodes[i].operation();
       done[i].reach();
     }
@@ -114,15 +159,38 @@ Stream Streams::known(Stream stream) {
   return found == streams_.end() ? nullptr : found->first;
 }
 
+// Requires  the lock. Those whose streams were destroyed go here, once they have ended.
+std::shared_ptr<Work> Streams::begin_work() {
+  static_cast<void>(sizeof(AtExit));
+  std::erase_if(works_, [](const auto& work) { return work->join(std::chrono::milliseconds(0)); });
+  works_.push_back(std::make_shared<Work>());
+  works_.back()->begin();
+  return works_.back();
+}
+
 Stream Streams::make(Context context) {
   auto made = std::make_unique<CUstream_st>();
   made->context = context;
-  made->work = std::make_shared<Work>();
-  made->work->begin();
   const Stream stream = made.get();
   std::lock_guard lock(mutex_);
+  made->work = begin_work();
   streams_[stream] = std::move(made);
   return stream;
+}
+
+void Streams::stop() {
+  std::vector<std::shared_ptr<Work>> works;
+  {
+    std::lock_guard lock(mutex_);
+    ending() = true;
+    works = works_;
+  }
+  for (const std::shared_ptr<Work>& work : works) work->stop();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (const std::shared_ptr<Work>& work : works) {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    work->join(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+  }
 }
 
 Code Streams::destroy(Stream stream) {

@@ -2,11 +2,15 @@
 // events, captures and graphs. A stream is a thread, so that what is enqueued is really done later,
 // and whoever blocks in it holds up only that stream.
 //
+// At the end of a program all threads are stopped, whatever they wait for, and calls are refused
+// from then on, as CUDA's driver does it.
+//
 // What is left out: streams of a device do not share hardware, and the default stream waits for no
 // other. Of a graph that was captured from many streams, the operations of each are done by a
 // thread, and wait for one another only where events made them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -27,12 +31,15 @@ using namespace tutti::transport::cuda;
 
 using Operation = std::function<void()>;
 
+// Whether the program ends. Whoever waits in a stream asks it now and then.
+std::atomic<bool>& ending();
+
 // A moment in a stream.
 class Point {
  public:
   void reach();
   bool reached();
-  void wait();
+  void wait();  // or until the program ends
   double milliseconds_since(Point& earlier);
 
  private:
@@ -51,7 +58,7 @@ struct Node {
 
 struct GraphState {
   std::vector<Node> nodes;
-  // Does all of it. Blocking.
+  // Does all of it, or what is done before the program ends. Blocking.
   void run() const;
 };
 
@@ -68,14 +75,17 @@ struct CaptureState {
   void add(Stream stream, Operation operation);
 };
 
-// What is enqueued, and the thread that does it.
-class Work : public std::enable_shared_from_this<Work> {
+// What is enqueued, and the thread that does it. Lifetime: until join() was true, or for ever.
+class Work {
  public:
   void begin();
   void push(Operation operation);
   bool idle();
   void wait_until_idle();
-  void end();  // once all is done
+  void end();   // once all is done
+  void stop();  // without doing more
+  // Joins the thread if it comes to its end in that time.
+  bool join(std::chrono::milliseconds patience);
 
  private:
   void run();
@@ -85,6 +95,8 @@ class Work : public std::enable_shared_from_this<Work> {
   std::deque<Operation> operations_;
   bool busy_ = false;
   bool ending_ = false;
+  bool ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace stand_in
@@ -139,7 +151,11 @@ class Streams {
   std::size_t stream_count();
   std::size_t event_count();
 
+  // Ends all threads but those that are in a host function which does not return.
+  void stop();
+
  private:
+  std::shared_ptr<Work> begin_work();
   Stream known(Stream stream);  // null: not a stream
   Code join(CaptureState& capture, Stream stream, Event event);
   std::shared_ptr<Point> point_of(Event event, Code& code);
@@ -148,6 +164,7 @@ class Streams {
   std::map<Stream, std::unique_ptr<CUstream_st>> streams_;
   std::map<Event, std::unique_ptr<CUevent_st>> events_;
   std::vector<std::shared_ptr<CaptureState>> captures_;  // under way
+  std::vector<std::shared_ptr<Work>> works_;             // with a thread to join
   std::uint64_t next_capture_ = 1;
 };
 

@@ -213,6 +213,19 @@ TEST(NcclCommunicator, ShrinksWhileARankHangsInACall) {
   destroy(comms);
 }
 
+TEST(NcclCommunicator, IsCalledByItsNameWhereItFails) {
+  const ncclUniqueId id = fresh_id();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = "experts";
+  ncclComm_t comm = nullptr;
+  ASSERT_TRUE(worked(ncclCommInitRankConfig(&comm, 1, id, 0, &config)));
+  ASSERT_TRUE(worked(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT)));
+  float value = 1;
+  EXPECT_NE(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+  EXPECT_NE(last_text().find("communicator 'experts'"), std::string::npos) << last_text();
+  EXPECT_TRUE(worked(ncclCommDestroy(comm)));
+}
+
 TEST(NcclCommunicator, ThatCannotBeMadeIsNull) {
   const ncclUniqueId id = fresh_id();
   ncclComm_t comm = reinterpret_cast<ncclComm_t>(&comm);

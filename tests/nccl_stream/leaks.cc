@@ -1,7 +1,0 @@
-// leaks.cc: no leaks are looked for at the end of these programs. Threads of the stand-in for CUDA
-// still live then, and clang 14's leak sanitizer crashes now and then on their own variables, or
-// takes memory of the loader for lost without them. Asked by the sanitizer; nobody else calls it.
-extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options() {
-  return "detect_leaks=0";
-}
