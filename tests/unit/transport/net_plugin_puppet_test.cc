@@ -306,7 +306,7 @@ TEST(NetPlugin, NewsThatAreOldChangeNothing) {
   Puppet puppet;
   puppet.call();
   puppet.greet();
-  for (const std::uint64_t value : {5, 3}) {
+  for (const std::uint64_t value : {5U, 3U}) {
     net_plugin::SignalValues values{};
     values[static_cast<std::size_t>(Signal::granted)] = value;
     puppet.say(RecordKind::news, 0, 0,

@@ -185,9 +185,10 @@ TEST(NetPlugin, SettingsThatDifferAreNamed) {
       {"2 against 1 channels", [](TransportOptions& options) { options.channel_count = 2; }},
       {"context 8 against 7", [](TransportOptions& options) { options.context = 8; }},
   };
-  for (const auto& [what, change] : others) {
+  for (const auto& other : others) {
+    const char* const what = other.first;
     const auto statuses = statuses_of(2, [&](TransportOptions options, const auto& exchange) {
-      if (options.rank == 1) change(options);
+      if (options.rank == 1) other.second(options);
       return make_net_plugin_transport(options, {.names = "kit_v10"}, exchange);
     });
     for (const Status& status : statuses) EXPECT_EQ(status.code(), StatusCode::mismatch) << what;
@@ -214,7 +215,7 @@ TEST(NetPlugin, WhatADeviceCannotCarryIsSaid) {
 
 // Cards come from others: one that listens for fewer than there are is not looked up in.
 TEST(NetPlugin, ACardMustListenForEverybody) {
-  for (const std::size_t handles : {0, 1, 3}) {
+  for (const std::size_t handles : {0U, 1U, 3U}) {
     const auto exchange = [&](const std::string& mine) -> Result<std::vector<std::string>> {
       net_plugin::Card card = net_plugin::parse_card(mine).value();
       card.handles.resize(handles);
