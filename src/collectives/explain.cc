@@ -62,7 +62,7 @@ std::string candidate_line(const Explanation& explanation, const Candidate& c, b
 std::string comparison(const Candidate& best, const Candidate& next) {
   const std::string name = fmt::format("{}, {}", full_name(next), lowering_name(next.settings));
   const double ratio = next.predicted_us / best.predicted_us;
-  if (!(ratio >= 1.005)) return fmt::format("not slower than {}", name);
+  if (!(ratio >= 1.005)) return fmt::format("about as quick as {}", name);
   return fmt::format("{:.3g} times as quick as {}", ratio, name);
 }
 

@@ -23,6 +23,7 @@
 #include "collectives/geometry.hpp"
 #include "collectives/lowering.hpp"
 #include "collectives/placement_groups.hpp"
+#include "collectives/price_table.hpp"
 
 namespace tutti::collectives {
 namespace {
@@ -33,9 +34,6 @@ constexpr std::size_t kPricedOperandsMax = 1'000'000;
 // Plans that are kept; all are forgotten when there are more, and made anew when asked for.
 constexpr std::size_t kPlansMax = 4096;
 constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
-// Chunk sizes at which schedules are priced: 0, 64, 256, ... bytes.
-constexpr std::size_t kFirstPoint = 64;
-constexpr std::size_t kPointFactor = 4;
 
 const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
 
@@ -58,50 +56,6 @@ std::size_t operand_count(const Schedule& schedule) {
     total += of_program[static_cast<std::size_t>(program)];
   return total;
 }
-
-// Costs of one schedule in one lowering, by chunk size.
-class PriceTable {
- public:
-  explicit PriceTable(CostGraph graph) : graph_(std::move(graph)) {}
-
-  const CostGraph& graph() const { return graph_; }
-  std::size_t memory_bytes() const {
-    return graph_.memory_bytes() + bytes_of(points_[0]) + bytes_of(points_[1]);
-  }
-
-  // What of the busiest resource's time is not spent on bytes.
-  double overhead_ns(const Machine& machine) { return point(machine, 0, DataIn::memory).busy_ns; }
-
-  SliceCost at(const Machine& machine, double chunk_bytes, DataIn where) {
-    std::size_t upper = 1;
-    while (point_bytes(upper) < chunk_bytes) ++upper;
-    // Copies: pricing the second point may move the first.
-    const SliceCost low = point(machine, upper - 1, where);
-    SliceCost cost = point(machine, upper, where);
-    const double share =
-        (chunk_bytes - point_bytes(upper - 1)) / (point_bytes(upper) - point_bytes(upper - 1));
-    cost.time_ns = low.time_ns + share * (cost.time_ns - low.time_ns);
-    cost.busy_ns = low.busy_ns + share * (cost.busy_ns - low.busy_ns);
-    return cost;
-  }
-
- private:
-  static double point_bytes(std::size_t number) {
-    if (number == 0) return 0;
-    return static_cast<double>(kFirstPoint) *
-           std::pow(static_cast<double>(kPointFactor), static_cast<double>(number - 1));
-  }
-
-  const SliceCost& point(const Machine& machine, std::size_t number, DataIn where) {
-    auto& points = points_[static_cast<std::size_t>(where)];
-    if (points.size() <= number) points.resize(number + 1);
-    if (!points[number]) points[number] = graph_.price(machine, point_bytes(number), where);
-    return *points[number];
-  }
-
-  CostGraph graph_;
-  std::array<std::vector<std::optional<SliceCost>>, 2> points_;  // by DataIn
-};
 
 // An algorithm for one shape: its schedule, prices, and programs that were asked for.
 struct Entry {
@@ -166,6 +120,22 @@ std::string out_of_order(Entry& entry, const PlanQuery& query) {
   const bool direct = entry.algorithm->name == "direct";
   return fmt::format("{}, which reduce_order=rank_tree forbids for {}{}", entry.expression->reason,
                      to_string(query.type), direct ? "" : "; use direct");
+}
+
+// In how few pieces the data go.
+std::size_t pieces(const Choice& choice) {
+  return static_cast<std::size_t>(choice.entry->schedule.shape.chunks) * choice.slices;
+}
+
+// A difference that the model cannot know is not worth cutting for. Requires  sorted.
+void prefer_simple(std::vector<Choice>& found) {
+  constexpr double kAlike = 1.01;
+  const auto end = std::find_if(found.begin(), found.end(), [&](const Choice& choice) {
+    return !choice.not_possible.empty() || choice.time_ns > found.front().time_ns * kAlike;
+  });
+  const auto simplest = std::min_element(
+      found.begin(), end, [](const Choice& x, const Choice& y) { return pieces(x) < pieces(y); });
+  if (simplest != end) std::rotate(found.begin(), simplest, simplest + 1);
 }
 
 }  // namespace
@@ -373,7 +343,8 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
   }
 }
 
-// What was measured, then cheapest first, then those that are not priced, then the impossible ones.
+// What was measured, then the simplest of the cheapest, then those that are dearer, those that are
+// not priced, and the impossible ones.
 Result<Choices> Planner::State::choices(const PlanQuery& query) {
   TUTTI_TRY(check(query));
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
@@ -392,6 +363,7 @@ Result<Choices> Planner::State::choices(const PlanQuery& query) {
     if (possible(x) != possible(y)) return possible(x);
     return possible(x) && x.time_ns < y.time_ns;
   });
+  prefer_simple(found);
   prefer_measured(query, choices);
   return choices;
 }

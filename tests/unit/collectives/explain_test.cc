@@ -51,7 +51,7 @@ TEST(Explain, SaysWhatWasChosenAndWhy) {
 TEST(Explain, CloseRacesAreCalledSo) {
   Explanation explanation = two_candidates();
   explanation.candidates[1].predicted_us = 10.01;
-  EXPECT_THAT(reason(explanation), HasSubstr("not slower than tree"));
+  EXPECT_THAT(reason(explanation), HasSubstr("about as quick as tree"));
   explanation.candidates.resize(1);
   EXPECT_THAT(reason(explanation), HasSubstr("the only candidate"));
 }
