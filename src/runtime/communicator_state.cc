@@ -2,6 +2,7 @@
 #include "runtime/communicator_state.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
@@ -22,6 +23,8 @@ constexpr int kRoundsAtOnce = 64;
 constexpr int kLooksAtOnce = 256;  // at one message, of some 10 ns each
 // On a core that other ranks need, too: as long as it takes to give it to one and to get it back.
 constexpr int kLooksBetweenYields = 64;
+// How often a call of one round gives the core away before it is treated as one that takes long.
+constexpr int kTurnsAtOnce = 2;
 // The progress thread comes once in a millisecond where nothing moves: a few looks each time, so
 // that what only shows after many (see drive_locked) does not take a second.
 constexpr int kTendingRounds = 16;
@@ -45,6 +48,8 @@ CommunicatorState::CommunicatorState(CommunicatorParts parts)
       membership_(std::make_unique<Membership>(*transport_, transport_->channel_count() - 1)),
       immediate_(transport_->traits().immediate),
       looks_(looks_at_once(parts_)),
+      turns_(Waiter::yields_at_once(parts_.config.wait, parts_.ranks_share_cores) ? kTurnsAtOnce
+                                                                                  : 0),
       watch_(parts_.config.slow_after),
       log_(parts_.config.log, fmt::format("rank {}", transport_->rank())),
       flight_(
@@ -178,7 +183,10 @@ bool CommunicatorState::repeats(const Request& r) const {
 
 // Requires  repeats(request).
 Status CommunicatorState::prepare_again(const Request& request) {
-  TUTTI_TRY(shapes_[static_cast<std::size_t>(request.collective)].check_buffers(request));
+  const bool same_buffers =
+      request.input == latest_.call_.input && request.output == latest_.call_.output;
+  if (!same_buffers)
+    TUTTI_TRY(shapes_[static_cast<std::size_t>(request.collective)].check_buffers(request));
   latest_.reset();
   latest_.call_.input = static_cast<const std::byte*>(request.input);
   latest_.call_.output = static_cast<std::byte*>(request.output);
@@ -250,6 +258,11 @@ void CommunicatorState::submit(WorkState& work, bool waits) {
   else
     waiting_.push_back(&work);
   if (current_ == &work) conclude(true);
+  move(work, waits);
+}
+
+// What has begun, or waits for others to end.
+void CommunicatorState::move(WorkState& work, bool waits) {
   if (waits && !work.done() && !needs_neighbour(work)) linger(work);
   looked_ = waits && !work.done() && needs_neighbour(work);
   if (looked_) return;
@@ -257,12 +270,44 @@ void CommunicatorState::submit(WorkState& work, bool waits) {
   for (int round = 0; round < rounds && !work.done(); ++round) drive_locked();
 }
 
+// submit() for the latest call, where it has one round and the peers are there: then it is over
+// without ever having been the current one. False: nothing was done.
+bool CommunicatorState::round_again() {
+  if (!immediate_ || strict_ != nullptr) return false;
+  const auto lock = take();
+  if (++lingers_since_poll_ >= kLingersPerPoll) {
+    lingers_since_poll_ = 0;
+    return false;
+  }
+  const bool free =
+      current_ == nullptr && waiting_.empty() && !aborted_.load(std::memory_order_relaxed);
+  if (!free || !executor_->post_again(latest_.call_, *latest_.plan_)) return false;
+  flight_.begin(latest_.call_.record);
+  raise(calls_);
+  bool found = executor_->find_again(looks_);
+  for (int turn = 0; !found && turn < turns_ && !aborted_.load(std::memory_order_relaxed); ++turn) {
+    sched_yield();
+    found = executor_->find_again(looks_);
+  }
+  if (executor_->end_again(found)) [[likely]] {
+    flight_.end(StatusCode::ok);
+    latest_.done_.store(true, std::memory_order_relaxed);
+    return true;
+  }
+  idle_polls_ = 0;
+  checking_ = false;
+  current_ = &latest_;
+  conclude(true);
+  move(latest_, true);
+  return true;
+}
+
 Status CommunicatorState::run(const Request& request) {
   if (in_group()) [[unlikely]]
     return add_to_group(request);
   if (repeats(request)) [[likely]] {
     TUTTI_TRY(prepare_again(request));
-    submit(latest_, true);
+    if (!round_again()) submit(latest_, true);
     history_ = history_after(latest_.call_.signature);
     return latest_.done() ? std::move(latest_.status_) : wait(latest_);
   }

@@ -176,6 +176,8 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   bool point_to_point_direct(const Request& request) const;
   std::shared_ptr<const collectives::Plan> plan_point_to_point(const Request& request) const;
   void submit(WorkState& work, bool waits);
+  void move(WorkState& work, bool waits);
+  bool round_again();
   bool needs_neighbour(const WorkState& work);
   bool linger(const WorkState& work);
   bool glance(const WorkState& work);
@@ -265,8 +267,11 @@ class CommunicatorState : public Driven, public std::enable_shared_from_this<Com
   std::vector<std::pair<Rank, bool>> exchange_pattern_;
   std::shared_ptr<const collectives::Plan> exchange_plan_;
 
+  // Every so many times that what a call waits for is looked at alone, all else has its turn.
+  static constexpr int kLingersPerPoll = 64;
   const bool immediate_;  // the transport shows without poll() what peers did
   const int looks_;       // at what a small call waits for, before anything else is done
+  const int turns_;       // that it gives the core away between them
   int lingers_since_poll_ = 0;
   bool looked_ = false;  // since a neighbour has had the core last
 

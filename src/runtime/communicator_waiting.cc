@@ -12,7 +12,6 @@ namespace tutti::runtime {
 namespace {
 
 constexpr unsigned kTestsPerLook = 256;  // at the clock
-constexpr int kLingersPerPoll = 64;
 
 }  // namespace
 

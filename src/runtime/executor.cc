@@ -82,27 +82,31 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     settings_ = plan.settings;
   }
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
-  program_->begin(!call.signature.direct);
-  if (call.signature.direct) transport_.begin_direct_call();
   records_[call.signature.sequence % kRecordsKept] = call.record;
+  if (leads_) all_there_ = flight::ticks();  // unless somebody comes later
+  if (call.signature.direct) transport_.begin_direct_call();
+  if (begin_call()) return Status();
+  hear_of_failures();
+  return status_;
+}
+
+// Nothing of it has moved yet. False: a peer has failed already.
+bool Executor::begin_call() {
+  const bool direct = call_.signature.direct;
+  program_->begin(!direct);
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
   bool any_failed = false;
   for (Peer& peer : peers_) {
-    peer.begin_call(call.signature.direct);
+    peer.begin_call(direct);
     arrivals_due_ += peer.arrival_due ? 1 : 0;
     // A call that only sends waits for nobody, and would never hear.
     any_failed |= peer.endpoint->signalled(Signal::failed) != 0;
   }
-  if (leads_) all_there_ = flight::ticks();  // unless somebody comes later
   begin_slices();
   cut_undecided_ = slices_if_direct_ != slices_by_frame_;
   finished_ = false;
-  if (any_failed) [[unlikely]] {
-    hear_of_failures();
-    return status_;
-  }
-  return Status();
+  return !any_failed;
 }
 
 // What only depends on the plan, the type and the count.
@@ -124,7 +128,13 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   channels_.resize(index(channels));
   TUTTI_TRY(choose_cut(plan));
   TUTTI_TRY(prepare_scratch());
-  return connect();
+  TUTTI_TRY(connect());
+  round_.clear();
+  if (!short_.empty() && !signature.direct && call_.custom == nullptr)
+    round_.lay_out(*program_, short_, element_bytes_);
+  round_.hear_first([this](std::uint32_t peer) { return peers_[peer].is_neighbour; });
+  messages_.resize(peers_.size());
+  return Status();
 }
 
 void Executor::choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program) {
@@ -143,7 +153,7 @@ std::size_t Executor::program_bytes() const {
   using collectives::bytes_of;
   std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
                       bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
-                      short_.memory_bytes();
+                      short_.memory_bytes() + round_.memory_bytes() + bytes_of(messages_);
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);

@@ -30,6 +30,7 @@
 #include "runtime/call_program.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/one_round.hpp"
 #include "runtime/pull_choice.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
@@ -92,6 +93,17 @@ class Executor {
   // Begins a call. Requires  done(), and a signed call. The buffers must live until done().
   // Errors  unsupported: a slice cannot hold one element of every chunk of the largest message.
   Status start(const Call& call, const collectives::Plan& plan);
+
+  // The same for a call that is like the latest one but for its buffers, and one round of
+  // messages: sends all that it sends. False: it is none, or cannot be made now; nothing was done.
+  // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
+  bool post_again(const Call& call, const collectives::Plan& plan);
+  // After it, any number of times: whether all that it waits for is there, looking for it up to
+  // `looks` times, or until a rank is missed that needs this core in order to come.
+  bool find_again(int looks);
+  // And then: true when the call is complete, as it is where all was `found`; else it has been
+  // started, and goes on as any other.
+  bool end_again(bool found);
 
   // Does what can be done now; true when anything moved. Not `everywhere`: what peers on other
   // cores did can wait until those on this one have come. Requires  a started call.
@@ -245,6 +257,7 @@ class Executor {
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
   Status prepare_scratch();
   Status connect();
+  bool begin_call();
 
   // Into slices (executor_cut.cc).
   Status choose_cut(const collectives::Plan& plan);
@@ -352,6 +365,11 @@ class Executor {
     return {&program_->operand(step.sources), step.destinations - step.sources};
   }
 
+  // Of calls of one round (executor_one_round.cc).
+  bool any_has_failed() const;
+  void take_messages();
+  void resume();
+
   void show_phases();
   void add_absent(std::size_t peer, Awaited& found) const;
   void find_awaited(Attempt& attempt, Awaited& found);
@@ -401,6 +419,10 @@ class Executor {
     std::uint64_t ran = 0;
     std::uint64_t complete = 0;
   } short_done_;
+  OneRound round_;                          // of the call's shape; empty when it is more than that
+  std::size_t posted_ = 0;                  // of its messages
+  std::vector<const std::byte*> messages_;  // by peer: what came in it
+
   // Of the step being tried: a source lies in a peer's memory.
   bool reads_peers_ = false;
   bool misses_neighbour_ = false;                       // in the last look at a short program

@@ -1,0 +1,109 @@
+// How a small call of one round (one_round.hpp) is made again. Nothing is set up: what the general
+// way keeps of a call under way is not needed by one that is over before anybody asks. Where a peer
+// is late, or anything is not as expected, the general way takes over, as if it had sent what was
+// sent here.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "base/pause.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/frame_tag.hpp"
+
+namespace tutti::runtime {
+
+bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
+  if (round_.empty() || !done() || !status_.ok() || !repeats(call, plan, plan.program))
+    return false;
+  call_.signature = call.signature;
+  call_.input = call.input;
+  call_.output = call.output;
+  call_.record = call.record;
+  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
+  records_[call_.signature.sequence % kRecordsKept] = call_.record;
+  posted_ = 0;
+  for (const OneRound::Send& send : round_.sends()) {
+    const std::span<const std::byte> body(own_memory(send.buffer) + send.offset, send.bytes);
+    if (!peers_[send.peer].endpoint->send(static_cast<std::uint32_t>(FrameTag::arrival_with_data),
+                                          call_.record, body))
+      break;
+    ++posted_;
+  }
+  return true;
+}
+
+// False: one peer is late, or something else came. Who needs this core in order to come is looked
+// for first, and not waited for.
+bool Executor::find_again(int looks) {
+  if (posted_ < round_.sends().size()) return false;
+  for (const OneRound::Receive& receive : round_.receives()) {
+    const Peer& peer = peers_[receive.peer];
+    Frame frame;
+    while (!peer.endpoint->peek(frame)) {
+      if (peer.is_neighbour || --looks < 0) return false;
+      base::pause_core();
+    }
+    const bool as_expected =
+        frame.payload.size() == kArrivalBytes + receive.bytes &&
+        frame.tag == static_cast<std::uint32_t>(FrameTag::arrival_with_data) &&
+        std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
+    if (!as_expected) [[unlikely]]
+      return false;
+    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
+  }
+  return true;
+}
+
+bool Executor::end_again(bool found) {
+  if (found && !any_has_failed())
+    take_messages();
+  else
+    resume();
+  return finished_;
+}
+
+// A call that only sends waits for nobody, and would never hear.
+bool Executor::any_has_failed() const {
+  for (const Peer& peer : peers_)
+    if (peer.endpoint->signalled(Signal::failed) != 0) [[unlikely]]
+      return true;
+  return false;
+}
+
+void Executor::take_messages() {
+  for (const OneRound::Action& action : round_.actions()) {
+    source_pointers_.clear();
+    destination_pointers_.clear();
+    for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
+      const OneRound::Place& from = round_.place(i);
+      source_pointers_.add(from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset
+                                                       : messages_[from.peer]);
+    }
+    for (std::uint32_t i = action.destinations; i < action.end; ++i) {
+      const OneRound::Place& to = round_.place(i);
+      std::byte* const memory = own_memory(to.buffer) + to.offset;
+      if (action.kind != StepKind::copy || memory != source_pointers_.front())
+        destination_pointers_.add(memory);
+    }
+    store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);
+  }
+  for (const OneRound::Receive& receive : round_.receives()) {
+    peers_[receive.peer].endpoint->release();
+    ++call_streams_[receive.peer]->received_before;
+  }
+  for (const OneRound::Send& send : round_.sends()) ++call_streams_[send.peer]->sent_before;
+}
+
+// The call as the general way begins it, of which so much has been sent.
+void Executor::resume() {
+  const bool all_live = begin_call();
+  const auto sends = std::span(round_.sends()).first(posted_);
+  for (const OneRound::Send& send : sends) {
+    peers_[send.peer].arrival_sent = true;
+    ++call_streams_[send.peer]->sent[static_cast<std::size_t>(Way::staged)];
+  }
+  if (!all_live) hear_of_failures();
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,293 @@
+// Small calls of one round: which programs are such, that calls made again by it give what others
+// give, and that what is not as expected goes on the general way.
+#include "runtime/one_round.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "runtime/executor.hpp"
+#include "transport/memory/transport.hpp"
+#include "tutti/tutti.hpp"
+#include "unit/runtime/world.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using namespace testing;
+
+constexpr std::size_t kElementBytes = sizeof(std::int64_t);
+
+bool has_one_round(Collective collective, std::string_view name, int ranks, Rank rank,
+                   std::size_t at_once_bytes = 1024) {
+  const auto algorithm = collectives::find_algorithm(collective, name);
+  const auto schedule = collectives::build(**algorithm, ranks, 0);
+  const CallProgram program(
+      std::make_shared<collectives::LoweredProgram>(collectives::lower(*schedule, rank)));
+  ShortProgram steps;
+  steps.lay_out(program, collectives::Geometry(13, program.lowered().shape.chunks, 1, 1),
+                kElementBytes, at_once_bytes);
+  OneRound round;
+  round.lay_out(program, steps, kElementBytes);
+  return !round.empty();
+}
+
+TEST(OneRound, IsWhatSendsNothingThatItReceived) {
+  for (int ranks = 2; ranks <= 6; ++ranks)
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      EXPECT_TRUE(has_one_round(Collective::all_reduce, "one_shot", ranks, rank));
+      EXPECT_TRUE(has_one_round(Collective::all_gather, "direct", ranks, rank));
+      EXPECT_TRUE(has_one_round(Collective::reduce_scatter, "direct", ranks, rank));
+      EXPECT_TRUE(has_one_round(Collective::all_to_all, "direct", ranks, rank));
+      EXPECT_TRUE(has_one_round(Collective::broadcast, "direct", ranks, rank));
+      EXPECT_FALSE(has_one_round(Collective::all_reduce, "direct", ranks, rank));
+      EXPECT_FALSE(ranks == 4 && has_one_round(Collective::all_reduce, "doubling", ranks, rank));
+      EXPECT_EQ(has_one_round(Collective::broadcast, "ring", ranks, rank),
+                rank == 0 || rank == ranks - 1);
+    }
+}
+
+TEST(OneRound, IsNotWhatIsTooLongToBeSentAtOnce) {
+  EXPECT_TRUE(has_one_round(Collective::all_gather, "direct", 3, 1, 13 * kElementBytes));
+  EXPECT_FALSE(has_one_round(Collective::all_gather, "direct", 3, 1, 13 * kElementBytes - 1));
+}
+
+// ---- Ranks of one thread ----
+
+struct Calls {
+  Collective collective;
+  std::string_view algorithm;
+};
+constexpr Calls kCalls[] = {
+    {Collective::all_reduce, "one_shot"},   {Collective::all_gather, "direct"},
+    {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
+    {Collective::broadcast, "direct"},
+};
+
+class Rounds {
+ public:
+  Rounds(const Calls& calls, int ranks, std::size_t count, bool in_place)
+      : shape_{calls.collective, ranks, 0, count}, in_place_(in_place), buffers_(idx(ranks)) {
+    transport::TransportOptions options;
+    options.size = ranks;
+    options.channel_count = 1;
+    options.frame_bytes_max = 4096;
+    options.queue_bytes = 8192;
+    const auto world = transport::MemoryWorld::make(options);
+    const auto algorithm = collectives::find_algorithm(calls.collective, calls.algorithm);
+    auto programs = collectives::lower_all(*collectives::build(**algorithm, ranks, 0));
+    for (Rank r = 0; r < ranks; ++r) {
+      transports_.push_back(transport::make_memory_transport(world, r));
+      executors_.push_back(std::make_unique<Executor>(*transports_.back()));
+      plans_.push_back({std::string(calls.algorithm),
+                        {1, 4096, false},
+                        std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
+                        42});
+    }
+  }
+
+  // In new memory.
+  Call next(Rank rank) {
+    buffers_[idx(rank)] = make_buffers(shape_, rank, in_place_);
+    return Call::signed_as(
+        {sequence_, shape_.collective, DataType::int64, ReduceOp::sum, false, 0, shape_.count, 42},
+        buffers_[idx(rank)].input, buffers_[idx(rank)].output);
+  }
+
+  void all_the_general_way() {
+    ++sequence_;
+    for (Rank r = 0; r < shape_.ranks; ++r)
+      ASSERT_TRUE(executors_[idx(r)]->start(next(r), plans_[idx(r)]).ok());
+    finish();
+  }
+
+  // From this rank on, one after the other; returns how many found all there at once.
+  int again(Rank first) {
+    ++sequence_;
+    int found = 0;
+    for (Rank i = 0; i < shape_.ranks; ++i) {
+      const std::size_t r = idx((first + i) % shape_.ranks);
+      EXPECT_TRUE(executors_[r]->post_again(next(static_cast<Rank>(r)), plans_[r]));
+      const bool all_there = executors_[r]->find_again(0);
+      EXPECT_EQ(executors_[r]->end_again(all_there), all_there);
+      found += all_there ? 1 : 0;
+    }
+    finish();
+    return found;
+  }
+
+  void finish() {
+    for (int turn = 0; turn < 50; ++turn)
+      for (std::size_t r = 0; r < executors_.size(); ++r) {
+        ASSERT_TRUE(transports_[r]->poll().ok());
+        if (!executors_[r]->done()) executors_[r]->advance();
+        ASSERT_TRUE(executors_[r]->status().ok()) << executors_[r]->status().to_string();
+      }
+    for (Rank r = 0; r < shape_.ranks; ++r) {
+      ASSERT_TRUE(executors_[idx(r)]->done());
+      const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(r)].output);
+      for (std::size_t i = 0; i < output_elements(shape_); ++i)
+        ASSERT_EQ(output[i], expected(shape_, r, i, kUntouched)) << "rank " << r << ", " << i;
+    }
+  }
+
+  // A rank that has not made the latest so many calls makes them.
+  void catch_up(Rank rank, int calls) {
+    const std::uint32_t latest = sequence_;
+    for (sequence_ -= static_cast<std::uint32_t>(calls); sequence_ < latest;) {
+      ++sequence_;
+      ASSERT_TRUE(executors_[idx(rank)]->start(next(rank), plans_[idx(rank)]).ok());
+      executors_[0]->advance();
+      executors_[idx(rank)]->advance();
+      ASSERT_TRUE(executors_[idx(rank)]->done()) << "call " << sequence_;
+      const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(rank)].output);
+      for (std::size_t i = 0; i < output_elements(shape_); ++i)
+        ASSERT_EQ(output[i], expected(shape_, rank, i, kUntouched));
+    }
+  }
+
+  Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
+  const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
+  void count_a_call() { ++sequence_; }
+
+ private:
+  Shape shape_;
+  bool in_place_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<collectives::Plan> plans_;
+  std::vector<Buffers> buffers_;
+  std::uint32_t sequence_ = 0;
+};
+
+TEST(OneRound, GivesWhatTheGeneralWayGives) {
+  for (const Calls& calls : kCalls)
+    for (int ranks = 2; ranks <= 5; ++ranks)
+      for (const std::size_t count : {1U, 2U, 13U, 128U})
+        for (const bool in_place : {false, true}) {
+          if (in_place && !can_run_in_place(calls.collective)) continue;
+          SCOPED_TRACE(std::string(to_string(calls.collective)) + " of " + std::to_string(ranks));
+          Rounds rounds(calls, ranks, count, in_place);
+          rounds.all_the_general_way();
+          for (Rank first = 0; first < ranks; ++first) {
+            EXPECT_GE(rounds.again(first), 1) << "who comes last finds all there";
+            if (first % 2 == 1) rounds.all_the_general_way();
+          }
+        }
+}
+
+TEST(OneRound, IsOfCallsThatAreLikeTheLatestOne) {
+  Rounds rounds({Collective::all_reduce, "one_shot"}, 2, 5, true);
+  EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0))) << "none was made";
+  rounds.all_the_general_way();
+  rounds.count_a_call();
+  Call call = rounds.next(0);
+  call.signature.count = 4;
+  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
+  call = rounds.next(0);
+  call.signature.type = DataType::uint64;
+  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
+  collectives::Plan cut = rounds.plan(0);
+  cut.settings.slice_bytes = 1024;
+  EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), cut));
+  EXPECT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+}
+
+// A root that is ahead finds its queue full at last: what it could not send goes when there is
+// room.
+TEST(OneRound, WaitsForRoom) {
+  Rounds rounds({Collective::broadcast, "direct"}, 3, 4, true);
+  rounds.all_the_general_way();
+  Executor& root = rounds.executor(0);
+  std::vector<std::int64_t> data(4);
+  int ahead = 0;
+  bool complete = true;
+  for (; complete && ahead < 100'000; ++ahead) {
+    rounds.count_a_call();
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = contribution(0, i);
+    Call call = rounds.next(0);
+    ASSERT_TRUE(root.post_again(call, rounds.plan(0)));
+    complete = root.end_again(root.find_again(0));
+  }
+  ASSERT_FALSE(complete) << "queues are bounded";
+  EXPECT_FALSE(root.done());
+  EXPECT_EQ(root.awaited().what, "rank 1 to take data");
+  rounds.catch_up(1, ahead);
+  rounds.catch_up(2, ahead);
+  EXPECT_TRUE(root.done());
+}
+
+TEST(OneRound, AnotherCallIsAMismatch) {
+  Rounds rounds({Collective::all_reduce, "one_shot"}, 2, 5, true);
+  rounds.all_the_general_way();
+  rounds.count_a_call();
+  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  Call other = rounds.next(1);
+  other.signature.op = ReduceOp::max;
+  other.sign();
+  ASSERT_TRUE(rounds.executor(1).post_again(other, rounds.plan(1)));
+  for (const Rank rank : {0, 1}) {
+    EXPECT_FALSE(rounds.executor(rank).find_again(3));
+    EXPECT_FALSE(rounds.executor(rank).end_again(false));
+    for (int turn = 0; turn < 5 && !rounds.executor(rank).done(); ++turn)
+      rounds.executor(rank).advance();
+    EXPECT_EQ(rounds.executor(rank).status().code(), StatusCode::mismatch);
+  }
+}
+
+TEST(OneRound, AFailureIsHeardOf) {
+  Rounds rounds({Collective::broadcast, "direct"}, 2, 5, true);
+  rounds.all_the_general_way();
+  rounds.executor(1).fail(Status(StatusCode::aborted, "no more", 1));
+  rounds.count_a_call();
+  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  EXPECT_FALSE(rounds.executor(0).end_again(rounds.executor(0).find_again(0)));
+  EXPECT_EQ(rounds.executor(0).status().code(), StatusCode::aborted);
+  EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+}
+
+// ---- Communicators ----
+
+// Ranks are ahead of each other by turns, and now and then another call comes between.
+void loop(Communicator& comm) {
+  const auto size = static_cast<std::int64_t>(comm.size());
+  for (std::int64_t call = 1; call <= 300; ++call) {
+    if (call % 7 == comm.rank()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    std::vector<std::int64_t> mine(3, call + comm.rank());
+    std::vector<std::int64_t> sum(3);
+    ASSERT_TRUE(comm.all_reduce(mine.data(), sum.data(), 3, DataType::int64, ReduceOp::sum).ok());
+    ASSERT_EQ(sum[2], size * call + size * (size - 1) / 2);
+    std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      ASSERT_TRUE(comm.all_gather(mine.data(), all.data(), 1, DataType::int64).ok());
+      for (std::int64_t r = 0; r < size; ++r) ASSERT_EQ(all[static_cast<std::size_t>(r)], call + r);
+    }
+    if (call % 40 == 0) {  // from memory to memory, with words that are counted from the beginning
+      std::vector<std::int64_t> large(40'000, call + comm.rank());
+      ASSERT_TRUE(comm.all_reduce(std::span(large), ReduceOp::max).ok());
+      ASSERT_EQ(large[39'999], call + size - 1);
+    }
+    if (call % 50 == 0) {
+      auto work = comm.all_reduce_async(mine.data(), sum.data(), 2, DataType::int64, ReduceOp::max);
+      ASSERT_TRUE(work.ok() && work->wait().ok());
+      ASSERT_EQ(sum[0], call + size - 1);
+    }
+  }
+}
+
+TEST(OneRound, LoopsOfThreads) {
+  for (const int ranks : {2, 3, 5}) {
+    auto comms = Communicator::for_threads(ranks);
+    ASSERT_TRUE(comms.ok());
+    std::vector<std::thread> threads;
+    for (Communicator& comm : *comms) threads.emplace_back([&comm] { loop(comm); });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::runtime
