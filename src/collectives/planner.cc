@@ -33,6 +33,7 @@ namespace {
 constexpr std::size_t kPricedOperandsMax = 1'000'000;
 // Plans that are kept; all are forgotten when there are more, and made anew when asked for.
 constexpr std::size_t kPlansMax = 4096;
+constexpr std::size_t kSmallBytes = 4096;     // of a call
 constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
 
 const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
@@ -127,15 +128,18 @@ std::size_t pieces(const Choice& choice) {
   return static_cast<std::size_t>(choice.entry->schedule.shape.chunks) * choice.slices;
 }
 
-// A difference that the model cannot know is not worth cutting for. Requires  sorted.
+// Of a small call, whose time is messages: a difference that the model cannot know is not worth one
+// more. Requires  sorted.
 void prefer_simple(std::vector<Choice>& found) {
   constexpr double kAlike = 1.01;
-  const auto end = std::find_if(found.begin(), found.end(), [&](const Choice& choice) {
-    return !choice.not_possible.empty() || choice.time_ns > found.front().time_ns * kAlike;
-  });
-  const auto simplest = std::min_element(
-      found.begin(), end, [](const Choice& x, const Choice& y) { return pieces(x) < pieces(y); });
-  if (simplest != end) std::rotate(found.begin(), simplest, simplest + 1);
+  const Choice best = found.front();
+  auto simplest = found.begin();
+  for (auto choice = found.begin(); choice != found.end(); ++choice) {
+    if (!choice->not_possible.empty() || choice->time_ns > best.time_ns * kAlike) break;
+    if (choice->settings.direct == best.settings.direct && pieces(*choice) < pieces(*simplest))
+      simplest = choice;
+  }
+  std::rotate(found.begin(), simplest, simplest + 1);
 }
 
 }  // namespace
@@ -363,7 +367,7 @@ Result<Choices> Planner::State::choices(const PlanQuery& query) {
     if (possible(x) != possible(y)) return possible(x);
     return possible(x) && x.time_ns < y.time_ns;
   });
-  prefer_simple(found);
+  if (!found.empty() && size_bytes(query, ranks()) <= kSmallBytes) prefer_simple(found);
   prefer_measured(query, choices);
   return choices;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "collectives/explain.hpp"
@@ -177,6 +178,19 @@ TEST(Planner, SmallCallsTravelWhole) {
 }
 
 // Every wait of a rank hands the core over to another one.
+// Also where the model takes two pieces for a thousandth quicker.
+TEST(Planner, SmallCallsAreNotCutForNothing) {
+  Planner planner = make("2", 2, with_direct());
+  const PlanQuery query{Collective::broadcast, 256};
+  const Explanation explanation = *planner.explain(query);
+  const Candidate* cut = find(explanation, "cooperative");
+  const Candidate* whole = find(explanation, "direct");
+  ASSERT_TRUE(cut != nullptr && whole != nullptr);
+  ASSERT_LT(std::abs(cut->predicted_us / whole->predicted_us - 1), 0.01) << "the test's premise";
+  EXPECT_EQ((*planner.plan(query, 0))->algorithm, "direct");
+  EXPECT_EQ((*planner.plan(query, 0))->hash, (*planner.plan(query, 1))->hash);
+}
+
 TEST(Planner, RanksThatShareCoresWaitOnce) {
   for (const int ranks : {4, 8}) {
     Planner planner = make("2", ranks, with_direct());
