@@ -161,7 +161,7 @@ Stream Streams::known(Stream stream) {
 
 // Requires  the lock. Those whose streams were destroyed go here, once they have ended.
 std::shared_ptr<Work> Streams::begin_work() {
-  static_cast<void>(sizeof(AtExit));
+  static const AtExit at_exit;
   std::erase_if(works_, [](const auto& work) { return work->join(std::chrono::milliseconds(0)); });
   works_.push_back(std::make_shared<Work>());
   works_.back()->begin();
