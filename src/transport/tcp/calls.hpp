@@ -4,6 +4,8 @@
 #pragma once
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -24,10 +26,14 @@ inline bool send_whole(int socket, std::string_view bytes) {
 }
 
 // Whether the other end's system has said that it has all that was sent. A connection that has
-// ended has nothing under way.
+// ended has nothing under way, though the system goes on counting what was never acknowledged.
 inline bool arrived(int socket) {
   int bytes = 0;
-  return ::ioctl(socket, SIOCOUTQ, &bytes) != 0 || bytes == 0;
+  if (::ioctl(socket, SIOCOUTQ, &bytes) != 0 || bytes == 0) return true;
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+         info.tcpi_state == TCP_CLOSE;
 }
 
 }  // namespace tutti::transport::tcp

@@ -1,11 +1,15 @@
 // tcp_leaving_test.cc: what a rank that leaves owes to those who still read, over real connections.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <thread>
 
 #include "conformance.hpp"
+#include "transport/bootstrap/socket.hpp"
+#include "transport/tcp/calls.hpp"
 #include "transport/tcp/transport.hpp"
 
 namespace tutti::transport {
@@ -101,6 +105,20 @@ TEST_F(Leaving, LosesNothingToALateWordOfTheReader) {
   }
   leaver.join();
   EXPECT_EQ(received_[1], sent_[0]) << reader.poll().status().to_string();
+}
+
+// Nothing becomes of what is said to one who has gone: nobody is to wait for it.
+TEST(TcpCalls, NothingIsUnderWayOnAConnectionThatHasEnded) {
+  const Socket listener = listen_on(parse_address("127.0.0.1", 0).value()).value();
+  const Socket mine = start_connecting(*local_address(listener)).value();
+  const int theirs = ::accept(listener.number(), nullptr, nullptr);
+  ASSERT_GE(theirs, 0);
+  ASSERT_TRUE(tcp::arrived(mine.number())) << "nothing was said";
+  ::close(theirs);
+  ASSERT_EQ(::send(mine.number(), "words", 5, MSG_NOSIGNAL), 5);
+  for (int i = 0; i < 2000 && !tcp::arrived(mine.number()); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(tcp::arrived(mine.number()));
 }
 
 }  // namespace
