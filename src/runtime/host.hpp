@@ -13,12 +13,15 @@ namespace tutti::runtime {
 
 // What a rank tells the others about its place.
 struct HostCard {
-  std::string host;          // equal exactly for ranks that share a kernel
+  std::string host;          // <machine>/<network>: equal for ranks that share both
   std::vector<int> cpus;     // that the rank may run on
   std::string settings;      // configuration that must be equal everywhere, as text
   std::uint64_t job = 0;     // drawn by each rank; all take rank 0's to tell their job from others
   std::uint64_t tuning = 0;  // hash of the tuning table; 0: none
   std::string tuning_source = "none";  // where it lies, for people
+
+  // Equal exactly for ranks that share a kernel, and so its cores, whatever their network.
+  std::string_view machine() const { return std::string_view(host).substr(0, host.find('/')); }
 
   friend bool operator==(const HostCard&, const HostCard&) = default;
 };

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace tutti::runtime {
 namespace {
@@ -34,15 +35,21 @@ std::map<std::string, Host> collect(const std::vector<HostCard>& cards) {
   return hosts;
 }
 
-const std::string& host_of(const std::vector<HostCard>& cards, Rank rank) {
-  return cards[static_cast<std::size_t>(rank)].host;
-}
+// What the ranks of one machine have together, whatever network each of them sees.
+struct Crowd {
+  std::size_t ranks = 0;
+  std::set<int> cpus;
+};
 
-// The ranks of the host of `rank`, with it.
-std::size_t ranks_beside(const std::vector<HostCard>& cards, Rank rank) {
-  const std::string& host = host_of(cards, rank);
-  return static_cast<std::size_t>(std::count_if(
-      cards.begin(), cards.end(), [&](const HostCard& card) { return card.host == host; }));
+Crowd crowd_of(const std::vector<HostCard>& cards, Rank rank) {
+  const std::string_view machine = cards[static_cast<std::size_t>(rank)].machine();
+  Crowd crowd;
+  for (const HostCard& card : cards) {
+    if (card.machine() != machine) continue;
+    ++crowd.ranks;
+    crowd.cpus.insert(card.cpus.begin(), card.cpus.end());
+  }
+  return crowd;
 }
 
 // What every link of one kind has.
@@ -135,7 +142,8 @@ class Maker {
 }  // namespace
 
 bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank) {
-  return ranks_beside(cards, rank) > collect(cards)[host_of(cards, rank)].cpus.size();
+  const Crowd crowd = crowd_of(cards, rank);
+  return crowd.ranks > crowd.cpus.size();
 }
 
 std::vector<bool> neighbours(const std::vector<HostCard>& cards, Rank rank) {
@@ -144,7 +152,7 @@ std::vector<bool> neighbours(const std::vector<HostCard>& cards, Rank rank) {
   std::vector<bool> found(cards.size(), false);
   bool any = false;
   for (std::size_t other = 0; other < cards.size(); ++other) {
-    if (static_cast<Rank>(other) == rank || cards[other].host != mine.host) continue;
+    if (static_cast<Rank>(other) == rank || cards[other].machine() != mine.machine()) continue;
     found[other] = cards[other].cpus == mine.cpus;
     any |= found[other];
   }
@@ -152,9 +160,8 @@ std::vector<bool> neighbours(const std::vector<HostCard>& cards, Rank rank) {
 }
 
 int cores_shared(const std::vector<HostCard>& cards, Rank rank) {
-  const std::size_t cores =
-      std::max<std::size_t>(1, collect(cards)[host_of(cards, rank)].cpus.size());
-  return static_cast<int>(std::min(cores, ranks_beside(cards, rank)));
+  const Crowd crowd = crowd_of(cards, rank);
+  return static_cast<int>(std::min(std::max<std::size_t>(1, crowd.cpus.size()), crowd.ranks));
 }
 
 Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,

@@ -11,14 +11,15 @@
 
 namespace tutti::runtime {
 
-// More ranks on the host of `rank` than hardware threads that they may use together.
+// More ranks on the machine of `rank` than hardware threads that they may use together. Containers
+// and network namespaces of one machine are no hosts to each other, but they share its cores.
 bool ranks_share_cores(const std::vector<HostCard>& cards, Rank rank);
 
 // By rank: those that are bound to the same one processor as `rank`. Empty when nobody is, or when
 // `rank` may run on several.
 std::vector<bool> neighbours(const std::vector<HostCard>& cards, Rank rank);
 
-// How many hardware threads the ranks on the host of `rank` run on: one each, while there are
+// How many hardware threads the ranks on the machine of `rank` run on: one each, while there are
 // enough.
 int cores_shared(const std::vector<HostCard>& cards, Rank rank);
 

@@ -53,6 +53,21 @@ TEST(PlanningTopology, NeighboursAreBoundToTheSameCore) {
   EXPECT_TRUE(neighbours(std::vector<HostCard>(3, card("a", {0, 1})), 0).empty());
 }
 
+// Containers and network namespaces have networks of their own, and no cores of their own.
+TEST(PlanningTopology, CoresAreSharedAcrossTheNetworksOfOneMachine) {
+  const std::vector<HostCard> cards = {card("m/net:[1]", {0, 1}), card("m/net:[2]", {0, 1}),
+                                       card("m/net:[1]", {0, 1}), card("other/net:[1]", {0, 1})};
+  EXPECT_TRUE(ranks_share_cores(cards, 0));
+  EXPECT_TRUE(ranks_share_cores(cards, 1));
+  EXPECT_FALSE(ranks_share_cores(cards, 3));
+  EXPECT_EQ(cores_shared(cards, 1), 2);
+  EXPECT_EQ(cores_shared(cards, 3), 1);
+  const std::vector<HostCard> bound = {card("m/net:[1]", {0}), card("m/net:[2]", {0}),
+                                       card("other/net:[1]", {0})};
+  EXPECT_EQ(neighbours(bound, 0), (std::vector{false, true, false}));
+  EXPECT_TRUE(neighbours(bound, 2).empty());
+}
+
 TEST(PlanningTopology, RanksOnSocketsMeetInTheNetwork) {
   const std::vector<HostCard> cards(3, card("a", {0, 1}));
   auto seen = planning_topology(cards, false);
