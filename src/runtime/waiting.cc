@@ -8,9 +8,11 @@
 namespace tutti::runtime {
 namespace {
 
+constexpr std::chrono::microseconds kSpinFor{100};
 constexpr std::chrono::microseconds kSleepAfter{1000};
 constexpr std::chrono::milliseconds kLong{2000};
-constexpr int kRoundsPerLook = 64;  // at the clock
+constexpr int kRoundsPerLook = 64;     // at the clock
+constexpr int kSpinRoundsPerLook = 8;  // each of them looks for news 32 times
 
 }  // namespace
 
@@ -22,7 +24,7 @@ Waiter::Waiter(base::WaitChoice choice, bool shared, std::chrono::milliseconds t
 
 bool Waiter::idle() {
   ++idle_rounds_;
-  const bool still_spinning = !yields_at_once_ && !sleeps_at_once_ && idle_rounds_ <= kSpinRounds;
+  const bool still_spinning = !yields_at_once_ && !sleeps_at_once_ && !has_spun();
   if (still_spinning || (spins_ && looking_ && idle_rounds_ % kRoundsPerLook != 0)) {
     base::pause_core();
     return false;
@@ -30,6 +32,14 @@ bool Waiter::idle() {
   if (!looking_ || idle_rounds_ % kRoundsPerLook == 0 || sleeping_) look_at_clock();
   if (!sleeping_ && !spins_) sched_yield();
   return sleeping_;
+}
+
+bool Waiter::has_spun() {
+  if (spun_ || idle_rounds_ % kSpinRoundsPerLook != 0) return spun_;
+  const Clock::time_point now = Clock::now();
+  if (idle_rounds_ == kSpinRoundsPerLook) spins_since_ = now;
+  spun_ = now - spins_since_ > kSpinFor;
+  return spun_;
 }
 
 void Waiter::look_at_clock() {

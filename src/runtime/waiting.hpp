@@ -1,10 +1,12 @@
 // waiting.hpp: what a thread does while nothing moves, and when it gives up.
 //
-// Three stages: spin (the answer is usually nanoseconds away), give the core away (with more ranks
-// than cores at the first miss, because the peer may need this very core), sleep (after about a
-// millisecond without progress). Measured on two cores, four ranks, a barrier: 53 us with spinning
-// before blocking, 1.3 us with yielding at the first miss. In small calls ranks that are bound to a
-// core know better, whether the one that is missed needs it: see Executor::misses_neighbour().
+// Three stages: spin (the answer is usually nanoseconds away; not for long, because others may need
+// the core that nobody knows of, and giving it away when nobody does costs a third of a
+// microsecond), give the core away (with more ranks than cores at the first miss, because the peer
+// may need this very core), sleep (after about a millisecond without progress). Measured on two
+// cores, four ranks, a barrier: 53 us with spinning before blocking, 1.3 us with yielding at the
+// first miss. In small calls ranks that are bound to a core know better, whether the one that is
+// missed needs it: see Executor::misses_neighbour().
 //
 // The only place of the runtime that waits by a clock.
 #pragma once
@@ -33,7 +35,7 @@ class Waiter {
   // Something moved: start over.
   void progressed() {
     idle_rounds_ = 0;
-    looking_ = sleeping_ = long_ = told_long_ = false;
+    looking_ = sleeping_ = long_ = told_long_ = spun_ = false;
   }
 
   // Nothing moved: spins or yields for a moment and returns false, or says (true) that it is time
@@ -41,7 +43,7 @@ class Waiter {
   bool idle();
 
   // True while the waiter has been idle long enough to look after others' work too.
-  bool has_time() const { return yields_at_once_ || idle_rounds_ > kSpinRounds; }
+  bool has_time() const { return yields_at_once_ || spun_; }
 
   // Once, when nothing has moved for as long as no healthy peer takes to answer.
   bool is_long() { return std::exchange(long_, false); }
@@ -57,14 +59,14 @@ class Waiter {
   Clock::time_point last_look() const { return last_look_; }
 
  private:
-  static constexpr int kSpinRounds = 1000;
-
+  bool has_spun();
   void look_at_clock();
 
   bool yields_at_once_;
   bool spins_;
   bool sleeps_at_once_;
   int idle_rounds_ = 0;
+  bool spun_ = false;     // long enough
   bool started_ = false;  // first_idle_ is set
   bool looking_ = false;  // idle_since_ is set
   bool sleeping_ = false;
@@ -72,6 +74,7 @@ class Waiter {
   bool told_long_ = false;
   bool expired_ = false;
   std::chrono::milliseconds timeout_;
+  Clock::time_point spins_since_{};
   Clock::time_point first_idle_{};
   Clock::time_point idle_since_{};
   Clock::time_point last_look_{};
