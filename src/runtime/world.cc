@@ -28,10 +28,14 @@ using collectives::PlannerOptions;
 constexpr std::size_t kKibibyte = 1024;
 // Two hide what a channel waits for; measured on one host, four are no faster.
 constexpr int kChannels = 2;
+// Over sockets, one with twice the frames is faster than two at every size (two and four ranks on
+// one host): each frame costs system calls.
+constexpr int kSocketChannels = 1;
 // One slot of a queue: small enough that a few of them stay in a core's cache.
 constexpr std::size_t kFrameBytes = 128 * kKibibyte;
 // Over sockets: their system calls cost more than what the cache keeps from one copy to the next.
-constexpr std::size_t kSocketFrameBytes = 240 * kKibibyte;
+// With a ring at either end, a peer takes less than a mebibyte.
+constexpr std::size_t kSocketFrameBytes = 490 * kKibibyte;
 // Between two cores: with a frame more at its end, longer than what a core's own cache holds
 // (docs/adr/0016-two-ranks-have-a-long-queue.md).
 constexpr std::size_t kLongQueueBytes = 1216 * kKibibyte;
@@ -219,8 +223,11 @@ Queues queues_of(std::string_view transport, int ranks, bool share_cores,
                  const QueueWishes& wishes) {
   const bool sockets = transport == "tcp";
   Queues queues;
-  queues.channels = std::max(kChannels, wishes.channels);
-  queues.frame_bytes = std::max(sockets ? kSocketFrameBytes : kFrameBytes, wishes.slice_bytes);
+  queues.channels = std::max(sockets ? kSocketChannels : kChannels, wishes.channels);
+  const std::size_t usual = !sockets               ? kFrameBytes
+                            : queues.channels == 1 ? kSocketFrameBytes
+                                                   : kSocketFrameBytes / 2;
+  queues.frame_bytes = std::max(usual, wishes.slice_bytes);
   // Of sockets' two frames one lies in the sender's ring and one in the receiver's.
   queues.bytes = (sockets ? 1 : 2) * queues.frame_bytes;
   if (transport != "shm" || ranks != 2 || share_cores || wishes.channels > 1) return queues;

@@ -26,11 +26,20 @@ TEST(Queues, APeerCostsLessThanAMebibyte) {
       }
 }
 
+// One ring at either end of each direction.
+TEST(Queues, APeerOverSocketsCostsLessThanAMebibyte) {
+  for (const QueueWishes wishes : {QueueWishes{}, QueueWishes{.channels = 2}}) {
+    const Queues queues = queues_of("tcp", 2, false, wishes);
+    EXPECT_EQ(queues.bytes, queues.frame_bytes);
+    EXPECT_LT(static_cast<std::size_t>(queues.channels) * 2 * queues.bytes, kMebibyte);
+  }
+}
+
 TEST(Queues, OnlyTwoRanksWithACoreEachHaveALongOne) {
   const auto is_long = [](std::string_view transport, int ranks, bool share_cores) {
     const Queues queues = queues_of(transport, ranks, share_cores, {});
     EXPECT_EQ(queues.reuse_late, queues.bytes > 4 * queues.frame_bytes);
-    EXPECT_EQ(queues.channels, queues.reuse_late ? 1 : 2);
+    EXPECT_EQ(queues.channels, queues.reuse_late || transport == "tcp" ? 1 : 2);
     return queues.reuse_late;
   };
   EXPECT_TRUE(is_long("shm", 2, false));
