@@ -120,6 +120,8 @@ struct Addressable {
   bool covers(const Addressable& other) const {
     return input >= other.input && output >= other.output && scratch >= other.scratch;
   }
+
+  friend bool operator==(const Addressable&, const Addressable&) = default;
 };
 
 // One of two ranks that talk to each other.

@@ -75,6 +75,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   const auto& program = choose_copies(call, plan);
   const bool again = repeats(call, plan, program);
   call_ = call;
+  is_again_ = again;
   if (!again) {
     lowered_.reset();  // so that a failure half way is not taken for done
     TUTTI_TRY(set_up(plan, program));
@@ -130,6 +131,8 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   TUTTI_TRY(prepare_scratch());
   TUTTI_TRY(connect());
   round_.clear();
+  direct_round_.clear();
+  direct_round_laid_ = false;
   if (!short_.empty() && !signature.direct && call_.custom == nullptr)
     round_.lay_out(*program_, short_, element_bytes_);
   round_.hear_first([this](std::uint32_t peer) { return peers_[peer].is_neighbour; });
@@ -153,7 +156,8 @@ std::size_t Executor::program_bytes() const {
   using collectives::bytes_of;
   std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
                       bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
-                      short_.memory_bytes() + round_.memory_bytes() + bytes_of(messages_);
+                      short_.memory_bytes() + round_.memory_bytes() + bytes_of(messages_) +
+                      direct_round_.memory_bytes() + bytes_of(exported_);
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
@@ -224,9 +228,7 @@ void Executor::withdraw_memory() {
   for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const bool exported = std::any_of(peers_.begin(), peers_.end(),
                                       [&](const Peer& peer) { return peer.mine(buffer); });
-    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
-                              call_.signature.count * element_bytes_;
-    if (exported) transport_.withdraw_memory(own_memory(buffer), bytes);
+    if (exported) transport_.withdraw_memory(own_memory(buffer), buffer_bytes(buffer));
   }
   transport_.end_direct_call();
 }
@@ -337,14 +339,19 @@ bool Executor::meet(std::size_t peer) {
   return taken;
 }
 
+std::size_t Executor::buffer_bytes(Buffer buffer) const {
+  return index(block_count(program_->lowered().shape, buffer)) * call_.signature.count *
+         element_bytes_;
+}
+
 MemoryReferences Executor::export_memory(std::size_t peer) {
   MemoryReferences memory;
   Peer& p = peers_[peer];
   const collectives::Addressable& touched = program_->peers()[peer].ours;
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
-    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
-                              call_.signature.count * element_bytes_;
-    if (!touched(buffer) || bytes == 0) continue;
+    if (!touched(buffer)) continue;
+    const std::size_t bytes = buffer_bytes(buffer);
+    if (bytes == 0) continue;
     const MemoryReference reference =
         stream(0, peer).endpoint->export_memory(own_memory(buffer), bytes);
     memory[static_cast<std::size_t>(buffer)] = reference;
@@ -443,8 +450,7 @@ bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
     const auto b = static_cast<std::size_t>(buffer);
     const MemoryReference& reference = memory[b];
     if (!reference.addressable()) continue;
-    const std::size_t bytes = index(block_count(program_->lowered().shape, buffer)) *
-                              call_.signature.count * element_bytes_;
+    const std::size_t bytes = buffer_bytes(buffer);
     p.memory[b] = stream(0, peer).endpoint->import_memory(reference, bytes);
     if (p.memory[b] == nullptr) {
       // One that has failed may have freed it since.
@@ -506,7 +512,9 @@ void Executor::finish() {
   }
   finished_ = true;
   if (leads_) pull_choice_.took(call_.signature, pulled_.now, flight::ticks() - all_there_);
-  if (call_.signature.direct) transport_.end_direct_call();
+  if (!call_.signature.direct) return;
+  transport_.end_direct_call();
+  if (is_again_) lay_out_direct_round();
 }
 
 bool Executor::advance_channels() {

@@ -28,6 +28,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/direct_round.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
@@ -95,7 +96,8 @@ class Executor {
   Status start(const Call& call, const collectives::Plan& plan);
 
   // The same for a call that is like the latest one but for its buffers, and one round of
-  // messages: sends all that it sends. False: it is none, or cannot be made now; nothing was done.
+  // messages: sends all that it sends, or, of a direct one, the records for which all others wait.
+  // False: it is none, or cannot be made now; nothing was done.
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool post_again(const Call& call, const collectives::Plan& plan);
   // After it, any number of times: whether all that it waits for is there, looking for it up to
@@ -189,6 +191,9 @@ class Executor {
     bool settled = false;             // the ways of all messages are decided
     collectives::Addressable mine;    // which of our buffers the peer can touch
     collectives::Addressable theirs;  // which of the peer's buffers we can touch
+    // The same of the call that direct_round_ was laid out for.
+    collectives::Addressable usual_mine;
+    collectives::Addressable usual_theirs;
     std::array<std::byte*, 3> memory = {};
 
     void begin_call(bool direct) {
@@ -279,6 +284,7 @@ class Executor {
   bool accept_arrival(std::size_t peer, std::span<const std::byte> record);
   bool reject_arrival(std::size_t peer, std::span<const std::byte> record);
   bool refuse_nonsense(std::size_t peer, std::span<const std::byte> record);
+  std::size_t buffer_bytes(Buffer buffer) const;
   bool import_memory(std::size_t peer, const MemoryReferences& memory);
   MemoryReferences export_memory(std::size_t peer);
 
@@ -370,6 +376,20 @@ class Executor {
   void take_messages();
   void resume();
 
+  // Of direct ones (executor_direct_round.cc).
+  void lay_out_direct_round();
+  bool post_direct_again(const Call& call, const collectives::Plan& plan);
+  bool post_record(std::size_t peer);
+  bool find_direct_again(int looks);
+  bool await_record(std::size_t peer, int& looks);
+  bool accept_usual(std::size_t peer, std::span<const std::byte> record);
+  bool run_actions(std::size_t end);
+  void run_met(const ShortStep& step);
+  std::uint64_t number_of(const DirectRound::Word& word);
+  bool reads_failed_memory() const;
+  void resume_direct();
+  void note_done(std::uint32_t number);
+
   void show_phases();
   void add_absent(std::size_t peer, Awaited& found) const;
   void find_awaited(Attempt& attempt, Awaited& found);
@@ -422,6 +442,14 @@ class Executor {
   OneRound round_;                          // of the call's shape; empty when it is more than that
   std::size_t posted_ = 0;                  // of its messages
   std::vector<const std::byte*> messages_;  // by peer: what came in it
+  // Of the call's shape, once a call of it was made twice; empty where it is cut, or more than
+  // that.
+  DirectRound direct_round_;
+  bool direct_round_laid_ = false;
+  bool is_again_ = false;                   // the call is like the one before it
+  std::vector<MemoryReferences> exported_;  // by peer: the own memory, as it is told
+  std::size_t actions_done_ = 0;            // of direct_round_, and
+  std::size_t ends_heard_ = 0;
 
   // Of the step being tried: a source lies in a peer's memory.
   bool reads_peers_ = false;

@@ -14,6 +14,7 @@
 namespace tutti::runtime {
 
 bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
+  if (call.signature.direct) return post_direct_again(call, plan);
   if (round_.empty() || !done() || !status_.ok() || !repeats(call, plan, plan.program))
     return false;
   call_.signature = call.signature;
@@ -36,6 +37,7 @@ bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
 // False: one peer is late, or something else came. Who needs this core in order to come is looked
 // for first, and not waited for.
 bool Executor::find_again(int looks) {
+  if (call_.signature.direct) return find_direct_again(looks);
   if (posted_ < round_.sends().size()) return false;
   for (const OneRound::Receive& receive : round_.receives()) {
     const Peer& peer = peers_[receive.peer];
@@ -56,10 +58,11 @@ bool Executor::find_again(int looks) {
 }
 
 bool Executor::end_again(bool found) {
+  const bool direct = call_.signature.direct;
   if (found && !any_has_failed())
-    take_messages();
+    direct ? finish() : take_messages();
   else
-    resume();
+    direct ? resume_direct() : resume();
   return finished_;
 }
 

@@ -10,10 +10,8 @@
 #include <string_view>
 #include <thread>
 
-#include "runtime/executor.hpp"
-#include "transport/memory/transport.hpp"
 #include "tutti/tutti.hpp"
-#include "unit/runtime/world.hpp"
+#include "unit/runtime/rounds.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -58,110 +56,10 @@ TEST(OneRound, IsNotWhatIsTooLongToBeSentAtOnce) {
 
 // ---- Ranks of one thread ----
 
-struct Calls {
-  Collective collective;
-  std::string_view algorithm;
-};
 constexpr Calls kCalls[] = {
     {Collective::all_reduce, "one_shot"},   {Collective::all_gather, "direct"},
     {Collective::reduce_scatter, "direct"}, {Collective::all_to_all, "direct"},
     {Collective::broadcast, "direct"},
-};
-
-class Rounds {
- public:
-  Rounds(const Calls& calls, int ranks, std::size_t count, bool in_place)
-      : shape_{calls.collective, ranks, 0, count}, in_place_(in_place), buffers_(idx(ranks)) {
-    transport::TransportOptions options;
-    options.size = ranks;
-    options.channel_count = 1;
-    options.frame_bytes_max = 4096;
-    options.queue_bytes = 8192;
-    const auto world = transport::MemoryWorld::make(options);
-    const auto algorithm = collectives::find_algorithm(calls.collective, calls.algorithm);
-    auto programs = collectives::lower_all(*collectives::build(**algorithm, ranks, 0));
-    for (Rank r = 0; r < ranks; ++r) {
-      transports_.push_back(transport::make_memory_transport(world, r));
-      executors_.push_back(std::make_unique<Executor>(*transports_.back()));
-      plans_.push_back({std::string(calls.algorithm),
-                        {1, 4096, false},
-                        std::make_shared<collectives::LoweredProgram>(std::move(programs[idx(r)])),
-                        42});
-    }
-  }
-
-  // In new memory.
-  Call next(Rank rank) {
-    buffers_[idx(rank)] = make_buffers(shape_, rank, in_place_);
-    return Call::signed_as(
-        {sequence_, shape_.collective, DataType::int64, ReduceOp::sum, false, 0, shape_.count, 42},
-        buffers_[idx(rank)].input, buffers_[idx(rank)].output);
-  }
-
-  void all_the_general_way() {
-    ++sequence_;
-    for (Rank r = 0; r < shape_.ranks; ++r)
-      ASSERT_TRUE(executors_[idx(r)]->start(next(r), plans_[idx(r)]).ok());
-    finish();
-  }
-
-  // From this rank on, one after the other; returns how many found all there at once.
-  int again(Rank first) {
-    ++sequence_;
-    int found = 0;
-    for (Rank i = 0; i < shape_.ranks; ++i) {
-      const std::size_t r = idx((first + i) % shape_.ranks);
-      EXPECT_TRUE(executors_[r]->post_again(next(static_cast<Rank>(r)), plans_[r]));
-      const bool all_there = executors_[r]->find_again(0);
-      EXPECT_EQ(executors_[r]->end_again(all_there), all_there);
-      found += all_there ? 1 : 0;
-    }
-    finish();
-    return found;
-  }
-
-  void finish() {
-    for (int turn = 0; turn < 50; ++turn)
-      for (std::size_t r = 0; r < executors_.size(); ++r) {
-        ASSERT_TRUE(transports_[r]->poll().ok());
-        if (!executors_[r]->done()) executors_[r]->advance();
-        ASSERT_TRUE(executors_[r]->status().ok()) << executors_[r]->status().to_string();
-      }
-    for (Rank r = 0; r < shape_.ranks; ++r) {
-      ASSERT_TRUE(executors_[idx(r)]->done());
-      const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(r)].output);
-      for (std::size_t i = 0; i < output_elements(shape_); ++i)
-        ASSERT_EQ(output[i], expected(shape_, r, i, kUntouched)) << "rank " << r << ", " << i;
-    }
-  }
-
-  // A rank that has not made the latest so many calls makes them.
-  void catch_up(Rank rank, int calls) {
-    const std::uint32_t latest = sequence_;
-    for (sequence_ -= static_cast<std::uint32_t>(calls); sequence_ < latest;) {
-      ++sequence_;
-      ASSERT_TRUE(executors_[idx(rank)]->start(next(rank), plans_[idx(rank)]).ok());
-      executors_[0]->advance();
-      executors_[idx(rank)]->advance();
-      ASSERT_TRUE(executors_[idx(rank)]->done()) << "call " << sequence_;
-      const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(rank)].output);
-      for (std::size_t i = 0; i < output_elements(shape_); ++i)
-        ASSERT_EQ(output[i], expected(shape_, rank, i, kUntouched));
-    }
-  }
-
-  Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
-  const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
-  void count_a_call() { ++sequence_; }
-
- private:
-  Shape shape_;
-  bool in_place_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<std::unique_ptr<Executor>> executors_;
-  std::vector<collectives::Plan> plans_;
-  std::vector<Buffers> buffers_;
-  std::uint32_t sequence_ = 0;
 };
 
 TEST(OneRound, GivesWhatTheGeneralWayGives) {

@@ -1,0 +1,84 @@
+// direct_round.cc: see direct_round.hpp.
+#include "runtime/direct_round.hpp"
+
+#include <algorithm>
+
+#include "collectives/footprint.hpp"
+
+namespace tutti::runtime {
+
+void DirectRound::lay_out(const CallProgram& program, const ShortProgram& steps) {
+  clear();
+  for (std::uint32_t number = 0; number < steps.steps().size(); ++number)
+    if (!add(program, steps, number)) return clear();
+  const auto met = std::stable_partition(
+      actions_.begin(), actions_.end(),
+      [&](const Action& action) { return (early_steps_ >> action.step & 1) != 0; });
+  early_ = static_cast<std::size_t>(met - actions_.begin());
+}
+
+// A step is done in its turn, which must not be before something that is complete at the end only.
+bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std::uint32_t number) {
+  const ShortStep& step = steps.steps()[number];
+  const std::uint64_t bit = std::uint64_t{1} << number;
+  const CallOperand& first = program.operand(step.sources);
+  if (first.is_message && first.way == Way::push) {
+    open_steps_ |= bit;
+    const bool waived = (step.depends & open_steps_ & ~step.fused) == 0;
+    return waived && add_landing(program, step);
+  }
+  if ((step.depends & open_steps_) != 0) return false;
+  Action action{number, static_cast<std::uint32_t>(words_.size())};
+  bool alone = (step.depends & ~early_steps_) == 0;  // it needs no peer
+  for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
+    const CallOperand& source = program.operand(i);
+    if (!source.is_message) continue;
+    if (source.way != Way::pull || !source.ready) return false;
+    words_.push_back({source.stream, Signal::taken, true, source.ordinal});
+    action.pulls = true;
+    alone = false;
+  }
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& destination = program.operand(i);
+    if (!destination.is_message) continue;
+    if (!destination.ready || destination.way == Way::staged) return false;
+    if (destination.way == Way::push) {
+      words_.push_back({destination.stream, Signal::produced, false, destination.ordinal});
+      alone = false;
+    } else {
+      ends_.push_back({destination.stream, Signal::taken, false, destination.ordinal});
+      open_steps_ |= bit;
+    }
+  }
+  action.words_end = static_cast<std::uint32_t>(words_.size());
+  actions_.push_back(action);
+  if (alone) early_steps_ |= bit;
+  return true;
+}
+
+// What a peer stores where it belongs: nothing is left to do but to hear of it.
+bool DirectRound::add_landing(const CallProgram& program, const ShortStep& step) {
+  const CallOperand& source = program.operand(step.sources);
+  const CallOperand& destination = program.operand(step.destinations);
+  const bool lands = step.kind == StepKind::copy && step.end == step.destinations + 1 &&
+                     !destination.is_message && destination.buffer == source.buffer &&
+                     destination.chunk == source.chunk;
+  if (!lands || !source.ready) return false;
+  ends_.push_back({source.stream, Signal::produced, true, source.ordinal});
+  return true;
+}
+
+void DirectRound::clear() {
+  actions_.clear();
+  words_.clear();
+  ends_.clear();
+  early_ = 0;
+  early_steps_ = open_steps_ = 0;
+}
+
+std::size_t DirectRound::memory_bytes() const {
+  using collectives::bytes_of;
+  return bytes_of(actions_) + bytes_of(words_) + bytes_of(ends_);
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,224 @@
+// How a short direct call (direct_round.hpp) is made again between the same ranks: as in calls of
+// one round (executor_one_round.cc) nothing is set up, and the general way takes over where a peer
+// is late or anything is not as it was, as if it had done what was done here.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/pause.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/flight/ticks.hpp"
+#include "runtime/frame_tag.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+constexpr int kWhole = 0;  // the only channel
+
+std::size_t at(Way way) { return static_cast<std::size_t>(way); }
+
+}  // namespace
+
+// At the end of a call, of which the next ones may be made this way.
+void Executor::lay_out_direct_round() {
+  if (short_.empty() || slices_by_frame_ > 1 || call_.custom != nullptr) return;
+  const bool as_before = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.mine == peer.usual_mine && peer.theirs == peer.usual_theirs;
+  });
+  if (as_before && direct_round_laid_) return;
+  direct_round_laid_ = true;
+  direct_round_.lay_out(*program_, short_);
+  exported_.resize(peers_.size());
+  for (Peer& peer : peers_) {
+    peer.usual_mine = peer.mine;
+    peer.usual_theirs = peer.theirs;
+  }
+}
+
+// Whose choice it is to load or store has nothing to say before it is known that the call is made.
+bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
+  const bool pulls = plan.pulled != nullptr && may_pull_ &&
+                     options_.pulls.value_or(pull_choice_.pulls(call.signature));
+  if (direct_round_.empty() || !done() || !status_.ok() ||
+      !repeats(call, plan, pulls ? plan.pulled : plan.program))
+    return false;
+  call_.signature = call.signature;
+  call_.input = call.input;
+  call_.output = call.output;
+  call_.record = call.record;
+  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
+  transport_.begin_direct_call();
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    peers_[peer].begin_call(true);
+    exported_[peer] = export_memory(peer);
+    if (peers_[peer].mine == peers_[peer].usual_mine) continue;
+    transport_.end_direct_call();
+    return false;
+  }
+  choose_copies(call, plan);
+  records_[call_.signature.sequence % kRecordsKept] = call_.record;
+  actions_done_ = ends_heard_ = posted_ = 0;
+  while (posted_ < peers_.size() && post_record(posted_)) ++posted_;
+  if (posted_ == peers_.size()) run_actions(direct_round_.early());
+  return true;
+}
+
+bool Executor::post_record(std::size_t peer) {
+  Endpoint& endpoint = *peers_[peer].endpoint;
+  const std::span<std::byte> room = endpoint.reserve(kDirectArrivalBytes);
+  if (room.data() == nullptr) return false;
+  std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
+  const std::size_t bytes = encode_memory(exported_[peer], pulled_, room.data() + kArrivalBytes);
+  endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
+  peers_[peer].arrival_sent = true;
+  return true;
+}
+
+// Who needs this core in order to come, or to end, is looked for first, and not waited for.
+bool Executor::find_direct_again(int looks) {
+  if (posted_ < peers_.size()) return false;
+  for (const bool neighbours : {true, false})
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+      if (peers_[peer].is_neighbour == neighbours && peers_[peer].arrival_due &&
+          !await_record(peer, looks))
+        return false;
+  if (!run_actions(direct_round_.actions().size())) return false;
+  for (; ends_heard_ < direct_round_.ends().size(); ++ends_heard_) {
+    const DirectRound::Word& word = direct_round_.ends()[ends_heard_];
+    const Peer& peer = peers_[word.peer];
+    const std::uint64_t number = number_of(word);
+    while (peer.endpoint->signalled(word.which) < number) {
+      if (peer.is_neighbour || --looks < 0) return false;
+      base::pause_core();
+    }
+  }
+  return true;
+}
+
+// False as well for a record that is not as the latest one was: it stays for the general way.
+bool Executor::await_record(std::size_t peer, int& looks) {
+  Peer& p = peers_[peer];
+  Frame frame;
+  while (!p.endpoint->peek(frame)) {
+    if (p.is_neighbour || --looks < 0) return false;
+    base::pause_core();
+  }
+  const bool alike = frame.tag == static_cast<std::uint32_t>(FrameTag::arrival) &&
+                     frame.payload.size() > kArrivalBytes &&
+                     std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
+  if (!alike) [[unlikely]]
+    return false;
+  return accept_usual(peer, frame.payload);
+}
+
+bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record) {
+  Peer& p = peers_[peer];
+  const std::optional<MemoryReferences> memory = decode_memory(record);
+  const CopiesPulled pulled = decode_pulled(record);
+  if (!memory || pulled.now != pulled_.now) [[unlikely]]
+    return false;
+  p.theirs = {};
+  for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
+    const auto b = static_cast<std::size_t>(buffer);
+    if (!(*memory)[b].addressable()) continue;
+    p.memory[b] = p.endpoint->import_memory((*memory)[b], buffer_bytes(buffer));
+    if (p.memory[b] != nullptr) p.theirs.add(buffer);
+  }
+  if (p.theirs != p.usual_theirs) [[unlikely]]
+    return false;
+  if (rank_of(peer) == PullChoice::kLeader && may_pull_)
+    pull_choice_.heard(call_.signature, pulled.next);
+  if (leads_) all_there_ = flight::ticks();
+  p.endpoint->release();
+  p.arrival_due = false;
+  return true;
+}
+
+// Up to that number. False: a peer has failed before what was read of its memory was read, perhaps,
+// and nobody must be told that it is there.
+bool Executor::run_actions(std::size_t end) {
+  for (; actions_done_ < end; ++actions_done_) {
+    const DirectRound::Action& action = direct_round_.actions()[actions_done_];
+    const ShortStep& step = short_.steps()[action.step];
+    if (step.elements > 0) run_met(step);
+    if (action.pulls && reads_failed_memory()) [[unlikely]]
+      return false;
+    for (std::uint32_t w = action.words; w < action.words_end; ++w) {
+      const DirectRound::Word& word = direct_round_.word(w);
+      peers_[word.peer].endpoint->signal(word.which, number_of(word));
+    }
+  }
+  return true;
+}
+
+void Executor::run_met(const ShortStep& step) {
+  const auto place = [&](std::uint32_t i) {
+    const CallOperand& operand = program_->operand(i);
+    std::byte* const memory =
+        operand.is_message ? peers_[operand.stream].memory[static_cast<std::size_t>(operand.buffer)]
+                           : own_memory(operand.buffer);
+    return memory + short_.offset(i);
+  };
+  source_pointers_.clear();
+  for (std::uint32_t i = step.sources; i < step.destinations; ++i) source_pointers_.add(place(i));
+  forget_destinations();
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    const CallOperand& operand = program_->operand(i);
+    if (operand.is_message && operand.way == Way::pull) continue;  // only offered
+    std::byte* const memory = place(i);
+    if (step.kind != StepKind::copy || memory != source_pointers_.front())
+      add_destination(operand, memory);
+  }
+  compute(step.kind, step.finish, step.elements);
+}
+
+// Words are numbered through, from when the connection was made.
+std::uint64_t Executor::number_of(const DirectRound::Word& word) {
+  const Stream& s = stream(kWhole, word.peer);
+  return (word.of_received ? s.received_before : s.sent_before) + word.ordinal + 1;
+}
+
+bool Executor::reads_failed_memory() const {
+#ifndef TUTTI_SANITIZED                                 // the thread sanitizer does not know fences
+  std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
+#endif
+  return any_has_failed();
+}
+
+// The call as the general way has it when so much has been done.
+void Executor::resume_direct() {
+  program_->begin(false);
+  for (Stream* s : call_streams_) s->sent = s->received = {};
+  arrivals_due_ = 0;
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    Peer& p = peers_[peer];
+    arrivals_due_ += p.arrival_due ? 1 : 0;
+    if (!p.arrival_sent) p.mine = {};
+    if (p.arrival_due) {
+      p.theirs = {};
+      p.memory = {};
+    }
+    if (p.arrival_sent) program_->decide_offers(peer, p.mine);
+    p.settled = p.arrival_sent && !p.arrival_due;
+    if (p.settled) program_->decide_all(peer, p.mine, p.theirs);
+  }
+  begin_slices();
+  cut_undecided_ = false;
+  finished_ = false;
+  for (std::size_t action = 0; action < actions_done_; ++action)
+    note_done(direct_round_.actions()[action].step);
+  if (any_has_failed()) hear_of_failures();
+}
+
+void Executor::note_done(std::uint32_t number) {
+  const ShortStep& step = short_.steps()[number];
+  short_done_.ran |= std::uint64_t{1} << number;
+  for (std::uint32_t i = step.sources; i < step.end; ++i) {
+    const CallOperand& operand = program_->operand(i);
+    if (!operand.is_message) continue;
+    Stream& s = stream(kWhole, operand.stream);
+    ++(i < step.destinations ? s.received : s.sent)[at(operand.way)];
+  }
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,179 @@
+// rounds.hpp: ranks of one thread that make the same call again and again, the general way or that
+// of a round (one_round.hpp, direct_round.hpp), and what they must hold afterwards.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/executor.hpp"
+#include "transport/memory/transport.hpp"
+#include "unit/runtime/private_transport.hpp"
+#include "unit/runtime/world.hpp"
+
+namespace tutti::runtime::testing {
+
+struct Calls {
+  Collective collective = Collective::all_reduce;
+  std::string_view algorithm;
+  bool direct = false;
+  bool pulls = false;  // loads copies that it could store
+};
+
+class Rounds {
+ public:
+  // `shares`: whether the next buffer that a rank shows to a peer may be addressed by it; null:
+  // all.
+  Rounds(const Calls& calls, int ranks, std::size_t count, bool in_place,
+         PrivateTransport::Shares shares = nullptr)
+      : shape_{calls.collective, ranks, 0, count},
+        direct_(calls.direct),
+        in_place_(in_place),
+        buffers_(idx(ranks)) {
+    using collectives::Copies;
+    transport::TransportOptions options;
+    options.size = ranks;
+    options.channel_count = 1;
+    options.frame_bytes_max = 4096;
+    options.queue_bytes = 8192;
+    const auto world = transport::MemoryWorld::make(options);
+    const auto algorithm = collectives::find_algorithm(calls.collective, calls.algorithm);
+    const auto schedule = *collectives::build(**algorithm, ranks, 0);
+    auto programs = collectives::lower_all(schedule);
+    auto pulled = collectives::lower_all(schedule, Copies::pulled);
+    const auto share = [](collectives::LoweredProgram& program) {
+      return std::make_shared<collectives::LoweredProgram>(std::move(program));
+    };
+    for (Rank r = 0; r < ranks; ++r) {
+      auto transport = transport::make_memory_transport(world, r);
+      if (shares) transport = std::make_unique<PrivateTransport>(std::move(transport), shares);
+      transports_.push_back(std::move(transport));
+      executors_.push_back(std::make_unique<Executor>(
+          *transports_.back(), ExecutorOptions{.far_stores = {}, .pulls = calls.pulls}));
+      plans_.push_back(
+          {std::string(calls.algorithm), {1, 4096, direct_}, share(programs[idx(r)]), 42});
+      plans_.back().pulled = share(pulled[idx(r)]);
+    }
+  }
+
+  int ranks() const { return shape_.ranks; }
+  Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
+  const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
+  void count_a_call() { ++sequence_; }
+
+  // In new memory.
+  Call next(Rank rank) {
+    buffers_[idx(rank)] = make_buffers(shape_, rank, in_place_);
+    return Call::signed_as({sequence_, shape_.collective, DataType::int64, ReduceOp::sum, direct_,
+                            0, shape_.count, 42},
+                           buffers_[idx(rank)].input, buffers_[idx(rank)].output);
+  }
+
+  void all_the_general_way() {
+    ++sequence_;
+    for (Rank r = 0; r < shape_.ranks; ++r)
+      ASSERT_TRUE(executors_[idx(r)]->start(next(r), plans_[idx(r)]).ok());
+    finish();
+  }
+
+  // From this rank on, one after the other; returns how many found all there at once.
+  int again(Rank first) {
+    ++sequence_;
+    int found = 0;
+    for (Rank i = 0; i < shape_.ranks; ++i) {
+      const std::size_t r = idx((first + i) % shape_.ranks);
+      EXPECT_TRUE(executors_[r]->post_again(next(static_cast<Rank>(r)), plans_[r]));
+      const bool all_there = executors_[r]->find_again(0);
+      EXPECT_EQ(executors_[r]->end_again(all_there), all_there);
+      found += all_there ? 1 : 0;
+    }
+    finish();
+    return found;
+  }
+
+  // All post, and then look in turns, each as often as it says; returns how many found all there.
+  int together(const std::function<int(Rank)>& looks) {
+    ++sequence_;
+    std::vector<int> left(idx(shape_.ranks));
+    std::vector<bool> posted(idx(shape_.ranks));
+    for (Rank r = 0; r < shape_.ranks; ++r) {
+      left[idx(r)] = looks(r);
+      Call call = next(r);
+      posted[idx(r)] = executors_[idx(r)]->post_again(call, plans_[idx(r)]);
+      if (posted[idx(r)]) continue;
+      EXPECT_TRUE(executors_[idx(r)]->start(call, plans_[idx(r)]).ok());
+    }
+    int found = 0;
+    for (bool any = true; any;) {
+      any = false;
+      for (std::size_t r = 0; r < executors_.size(); ++r) {
+        if (!posted[r]) {
+          executors_[r]->advance();
+          continue;
+        }
+        const bool all_there = left[r]-- > 0 && executors_[r]->find_again(0);
+        if (!all_there && left[r] >= 0) {
+          any = true;
+          continue;
+        }
+        posted[r] = false;
+        EXPECT_EQ(executors_[r]->end_again(all_there), all_there);
+        found += all_there ? 1 : 0;
+      }
+    }
+    finish();
+    return found;
+  }
+
+  void finish() {
+    for (int turn = 0; turn < 50; ++turn)
+      for (std::size_t r = 0; r < executors_.size(); ++r) {
+        ASSERT_TRUE(transports_[r]->poll().ok());
+        if (!executors_[r]->done()) executors_[r]->advance();
+        ASSERT_TRUE(executors_[r]->status().ok()) << executors_[r]->status().to_string();
+      }
+    for (Rank r = 0; r < shape_.ranks; ++r) {
+      ASSERT_TRUE(executors_[idx(r)]->done()) << "rank " << r;
+      check(r);
+    }
+  }
+
+  // A rank that has not made the latest so many calls makes them.
+  void catch_up(Rank rank, int calls) {
+    const std::uint32_t latest = sequence_;
+    for (sequence_ -= static_cast<std::uint32_t>(calls); sequence_ < latest;) {
+      ++sequence_;
+      ASSERT_TRUE(executors_[idx(rank)]->start(next(rank), plans_[idx(rank)]).ok());
+      executors_[0]->advance();
+      executors_[idx(rank)]->advance();
+      ASSERT_TRUE(executors_[idx(rank)]->done()) << "call " << sequence_;
+      check(rank);
+    }
+  }
+
+ private:
+  void check(Rank rank) const {
+    const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(rank)].output);
+    for (std::size_t i = 0; i < output_elements(shape_); ++i) {
+      const std::int64_t right = expected(shape_, rank, i, kUntouched);
+      if (in_place_ && right == kUntouched) return;  // what lies there is the rank's own input
+      ASSERT_EQ(output[i], right) << "rank " << rank << ", " << i;
+    }
+  }
+
+  Shape shape_;
+  bool direct_;
+  bool in_place_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Executor>> executors_;
+  std::vector<collectives::Plan> plans_;
+  std::vector<Buffers> buffers_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace tutti::runtime::testing
