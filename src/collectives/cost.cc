@@ -145,12 +145,27 @@ class CostGraphBuilder {
     for (const LoweredProgram& program : programs_) TUTTI_TRY(add_program(program));
     index_received();
     index_dependents();
+    graph_.one_round_ = std::all_of(programs_.begin(), programs_.end(), is_one_round);
     return std::move(graph_);
   }
 
  private:
   using Message = CostGraph::Message;
   using Step = CostGraph::Step;
+
+  static bool is_one_round(const LoweredProgram& program) {
+    const auto one = [](std::int32_t messages) { return messages == 1; };
+    const auto sends_at_once = [](const LoweredStep& step) {
+      const bool sends =
+          std::any_of(step.destinations.begin(), step.destinations.end(),
+                      [](const LoweredOperand& to) { return to.kind == Operand::Kind::message; });
+      return !sends || (step.kind == StepKind::copy && step.depends.empty() &&
+                        step.sources[0].kind != Operand::Kind::message);
+    };
+    return !program.peers.empty() && std::all_of(program.sends.begin(), program.sends.end(), one) &&
+           std::all_of(program.receives.begin(), program.receives.end(), one) &&
+           std::all_of(program.steps.begin(), program.steps.end(), sends_at_once);
+  }
 
   // receivers_[rank][stream][ordinal]: the step that takes the message from that peer.
   void find_receivers() {

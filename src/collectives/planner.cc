@@ -312,8 +312,12 @@ Choice Planner::State::settle(Entry& entry, bool direct, const PlanQuery& query,
         const double pieces = static_cast<double>(choice.slices) * shape.chunks;
         choice.slice = prices->at(machine, bytes / pieces, machine.data_in(bytes));
         choice.overhead_ns = prices->overhead_ns(machine);
-        choice.time_ns = std::round(call_ns(machine.constants(), choice.slice,
-                                            prices->graph().exchange_ns(), slices, channels));
+        double time_ns = call_ns(machine.constants(), choice.slice, prices->graph().exchange_ns(),
+                                 slices, channels);
+        const bool at_once = !direct && choice.slices == 1 && prices->graph().one_round() &&
+                             bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes;
+        if (at_once && machine.takes_turns()) time_ns *= machine.constants().one_round;
+        choice.time_ns = std::round(time_ns);
       }
       if (!found || choice.time_ns < best.time_ns) best = std::move(choice);
       found = true;

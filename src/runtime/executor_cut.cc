@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "collectives/cost.hpp"
 #include "runtime/executor.hpp"
 
 namespace tutti::runtime {
@@ -21,9 +22,6 @@ constexpr std::size_t kWindowMax = 8;
 // quarter of it calls take up to a fifth longer, at the double those that copy twice no longer find
 // in the cache what they have just read.
 constexpr std::size_t kDirectSliceBytes = 512 * 1024;
-// Of a message of a small call that is not built in the queue, where the kernels copy well, but
-// handed over with the record.
-constexpr std::size_t kSentAtOnceBytes = 1024;
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -98,7 +96,7 @@ void Executor::choose_way() {
       channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr && !is_long(chunk_bytes);
   if (!whole || !ShortProgram::fits(*program_)) return short_.clear();
   const std::size_t at_once =
-      moves_itself_ ? 0 : std::min(kSentAtOnceBytes, frame_bytes_max_ - kArrivalBytes);
+      moves_itself_ ? 0 : std::min(collectives::kSentAtOnceBytes, frame_bytes_max_ - kArrivalBytes);
   short_.lay_out(*program_, geometry_, element_bytes_, at_once);
 }
 

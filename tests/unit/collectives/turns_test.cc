@@ -143,6 +143,35 @@ TEST(Turns, WhoIsAloneEntersAgainWhenItHasLeft) {
   EXPECT_GE(graph.price(machine, 8).time_ns, way_ns) << "the news that its input was read";
 }
 
+TEST(Turns, OneRoundIsWhereAllSendBeforeTheyHear) {
+  Crowd crowd(4);
+  EXPECT_TRUE(crowd.graph("one_shot", false).one_round());
+  for (const char* name : {"direct", "doubling", "binomial", "ring"})
+    EXPECT_FALSE(crowd.graph(name, false).one_round()) << name;
+  // A root waits for nobody, whatever the others do.
+  const auto broadcast = build(**find_algorithm(Collective::broadcast, "direct"), 4, 0);
+  EXPECT_FALSE(CostGraph::make(lower_all(*broadcast), crowd.machine, false)->one_round());
+}
+
+// Each switch serves two calls of one round, as long as their messages are sent at once.
+TEST(Turns, SmallCallsGoInOneRound) {
+  for (int ranks = 3; ranks <= 9; ++ranks) {
+    Topology topology = *parse_synthetic_topology("2 memory=10 memory_ns=75");
+    std::vector<VertexId> placement = crowded(topology, ranks);
+    Planner planner(std::move(topology), std::move(placement), {});
+    const auto predicted = [&](std::size_t count) {
+      const Explanation told = *planner.explain({Collective::all_reduce, count});
+      const auto one_shot = std::find_if(
+          told.candidates.begin(), told.candidates.end(),
+          [](const Candidate& candidate) { return candidate.algorithm == "one_shot"; });
+      EXPECT_TRUE(count > 256 || one_shot == told.candidates.begin()) << ranks << ", " << count;
+      return one_shot->predicted_us;
+    };
+    predicted(2);
+    EXPECT_GT(predicted(257), 1.5 * predicted(256)) << "of 1 KiB, and of more";
+  }
+}
+
 // A loop of calls is quicker than one alone, but not than what the machine allows.
 TEST(Turns, NothingIsPredictedBelowItsBound) {
   for (const int ranks : {3, 4, 5, 8}) {
