@@ -14,6 +14,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -320,6 +321,12 @@ class Executor {
   void store_through_caches(StepKind kind, bool finish, std::size_t elements);
   void store_past_caches(StepKind kind, bool finish, std::size_t elements);
   void store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
+  // Peers' memory was read before what is asked next: first the data, then the word.
+  static void end_reading() {
+#ifndef TUTTI_SANITIZED  // the thread sanitizer does not know fences
+    std::atomic_thread_fence(std::memory_order_acquire);
+#endif
+  }
   bool read_too_late(Operands sources);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
@@ -372,6 +379,7 @@ class Executor {
   }
 
   // Of calls of one round (executor_one_round.cc).
+  void enter_again(const Call& call);
   bool any_has_failed() const;
   void take_messages();
   void resume();
@@ -386,7 +394,6 @@ class Executor {
   bool run_actions(std::size_t end);
   void run_met(const ShortStep& step);
   std::uint64_t number_of(const DirectRound::Word& word);
-  bool reads_failed_memory() const;
   void resume_direct();
   void note_done(std::uint32_t number);
 

@@ -42,11 +42,7 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan
   if (direct_round_.empty() || !done() || !status_.ok() ||
       !repeats(call, plan, pulls ? plan.pulled : plan.program))
     return false;
-  call_.signature = call.signature;
-  call_.input = call.input;
-  call_.output = call.output;
-  call_.record = call.record;
-  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
+  enter_again(call);
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     peers_[peer].begin_call(true);
@@ -141,8 +137,11 @@ bool Executor::run_actions(std::size_t end) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
     const ShortStep& step = short_.steps()[action.step];
     if (step.elements > 0) run_met(step);
-    if (action.pulls && reads_failed_memory()) [[unlikely]]
-      return false;
+    if (action.pulls) {
+      end_reading();
+      if (any_has_failed()) [[unlikely]]
+        return false;
+    }
     for (std::uint32_t w = action.words; w < action.words_end; ++w) {
       const DirectRound::Word& word = direct_round_.word(w);
       peers_[word.peer].endpoint->signal(word.which, number_of(word));
@@ -176,13 +175,6 @@ void Executor::run_met(const ShortStep& step) {
 std::uint64_t Executor::number_of(const DirectRound::Word& word) {
   const Stream& s = stream(kWhole, word.peer);
   return (word.of_received ? s.received_before : s.sent_before) + word.ordinal + 1;
-}
-
-bool Executor::reads_failed_memory() const {
-#ifndef TUTTI_SANITIZED                                 // the thread sanitizer does not know fences
-  std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
-#endif
-  return any_has_failed();
 }
 
 // The call as the general way has it when so much has been done.

@@ -17,11 +17,7 @@ bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
   if (call.signature.direct) return post_direct_again(call, plan);
   if (round_.empty() || !done() || !status_.ok() || !repeats(call, plan, plan.program))
     return false;
-  call_.signature = call.signature;
-  call_.input = call.input;
-  call_.output = call.output;
-  call_.record = call.record;
-  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
+  enter_again(call);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   posted_ = 0;
   for (const OneRound::Send& send : round_.sends()) {
@@ -32,6 +28,15 @@ bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
     ++posted_;
   }
   return true;
+}
+
+// What differs from the call before.
+void Executor::enter_again(const Call& call) {
+  call_.signature = call.signature;
+  call_.input = call.input;
+  call_.output = call.output;
+  call_.record = call.record;
+  own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
 }
 
 // False: one peer is late, or something else came. Who needs this core in order to come is looked

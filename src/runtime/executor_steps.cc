@@ -1,6 +1,5 @@
 // What one step does: the six points of collectives/lowered.hpp, in their order.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -315,9 +314,7 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that
 // what was made of it is there: who takes it might be through with the call before it hears of us.
 bool Executor::read_too_late(Operands sources) {
-#ifndef TUTTI_SANITIZED                                 // the thread sanitizer does not know fences
-  std::atomic_thread_fence(std::memory_order_acquire);  // first the data, then the word
-#endif
+  end_reading();
   for (const CallOperand& source : sources)
     if (source.is_message && source.way == Way::pull &&
         stream(0, source.stream).endpoint->signalled(Signal::failed) != 0)

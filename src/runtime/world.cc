@@ -28,8 +28,8 @@ using collectives::PlannerOptions;
 constexpr std::size_t kKibibyte = 1024;
 // Two hide what a channel waits for; measured on one host, four are no faster.
 constexpr int kChannels = 2;
-// Over sockets, one with twice the frames is faster than two at every size (two and four ranks on
-// one host): each frame costs system calls.
+// Over sockets one, with frames twice as long, because each frame costs system calls: between two
+// ranks faster at every size. Among four on two cores neither is, from one run to the next.
 constexpr int kSocketChannels = 1;
 // One slot of a queue: small enough that a few of them stay in a core's cache.
 constexpr std::size_t kFrameBytes = 128 * kKibibyte;

@@ -297,17 +297,7 @@ TEST(DirectRound, IsOfCallsThatAreLikeTheLatestOne) {
   rounds.all_the_general_way();
   EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0))) << "one was made";
   rounds.all_the_general_way();
-  rounds.count_a_call();
-  Call call = rounds.next(0);
-  call.signature.count = 4;
-  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
-  call = rounds.next(0);
-  call.signature.type = DataType::uint64;
-  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
-  collectives::Plan cut = rounds.plan(0);
-  cut.settings.slice_bytes = 1024;
-  EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), cut));
-  EXPECT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  expect_only_like_the_latest(rounds);
 }
 
 TEST(DirectRound, IsNotOfCallsThatAreCut) {
@@ -322,19 +312,7 @@ TEST(DirectRound, AnotherCallIsAMismatch) {
   Rounds rounds(kCalls[0], 2, 50, true);
   rounds.all_the_general_way();
   rounds.all_the_general_way();
-  rounds.count_a_call();
-  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
-  Call other = rounds.next(1);
-  other.signature.op = ReduceOp::max;
-  other.sign();
-  ASSERT_TRUE(rounds.executor(1).post_again(other, rounds.plan(1)));
-  for (const Rank rank : {0, 1}) {
-    EXPECT_FALSE(rounds.executor(rank).find_again(3));
-    EXPECT_FALSE(rounds.executor(rank).end_again(false));
-    for (int turn = 0; turn < 5 && !rounds.executor(rank).done(); ++turn)
-      rounds.executor(rank).advance();
-    EXPECT_EQ(rounds.executor(rank).status().code(), StatusCode::mismatch);
-  }
+  expect_that_another_call_is_a_mismatch(rounds);
 }
 
 // Of one who failed when it had come: its memory may be another's when it is read.
@@ -355,6 +333,22 @@ TEST(DirectRound, NobodyIsToldOfWhatWasReadOfOneWhoFailed) {
     EXPECT_EQ(rounds.executor(0).status().code(), StatusCode::aborted);
     EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
   }
+}
+
+// A sum of what may be another's by now.
+TEST(DirectRound, NoOtherIsToldEither) {
+  Rounds rounds({Collective::all_reduce, "direct", true, false}, 3, 50, false);
+  rounds.all_the_general_way();
+  rounds.all_the_general_way();
+  rounds.count_a_call();
+  for (const Rank rank : {1, 2})
+    ASSERT_TRUE(rounds.executor(rank).post_again(rounds.next(rank), rounds.plan(rank)));
+  rounds.executor(1).fail(Status(StatusCode::aborted, "no more", 1));
+  const std::uint64_t before = rounds.heard(2, 0, Signal::produced);
+  ASSERT_GT(before, 0U);
+  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  EXPECT_FALSE(rounds.executor(0).find_again(3));
+  EXPECT_EQ(rounds.heard(2, 0, Signal::produced), before);
 }
 
 // ---- Communicators ----

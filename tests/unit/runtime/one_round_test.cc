@@ -82,17 +82,7 @@ TEST(OneRound, IsOfCallsThatAreLikeTheLatestOne) {
   Rounds rounds({Collective::all_reduce, "one_shot"}, 2, 5, true);
   EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0))) << "none was made";
   rounds.all_the_general_way();
-  rounds.count_a_call();
-  Call call = rounds.next(0);
-  call.signature.count = 4;
-  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
-  call = rounds.next(0);
-  call.signature.type = DataType::uint64;
-  EXPECT_FALSE(rounds.executor(0).post_again(call, rounds.plan(0)));
-  collectives::Plan cut = rounds.plan(0);
-  cut.settings.slice_bytes = 1024;
-  EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), cut));
-  EXPECT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  expect_only_like_the_latest(rounds);
 }
 
 // A root that is ahead finds its queue full at last: what it could not send goes when there is
@@ -122,19 +112,7 @@ TEST(OneRound, WaitsForRoom) {
 TEST(OneRound, AnotherCallIsAMismatch) {
   Rounds rounds({Collective::all_reduce, "one_shot"}, 2, 5, true);
   rounds.all_the_general_way();
-  rounds.count_a_call();
-  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
-  Call other = rounds.next(1);
-  other.signature.op = ReduceOp::max;
-  other.sign();
-  ASSERT_TRUE(rounds.executor(1).post_again(other, rounds.plan(1)));
-  for (const Rank rank : {0, 1}) {
-    EXPECT_FALSE(rounds.executor(rank).find_again(3));
-    EXPECT_FALSE(rounds.executor(rank).end_again(false));
-    for (int turn = 0; turn < 5 && !rounds.executor(rank).done(); ++turn)
-      rounds.executor(rank).advance();
-    EXPECT_EQ(rounds.executor(rank).status().code(), StatusCode::mismatch);
-  }
+  expect_that_another_call_is_a_mismatch(rounds);
 }
 
 TEST(OneRound, AFailureIsHeardOf) {

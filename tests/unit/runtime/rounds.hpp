@@ -64,6 +64,10 @@ class Rounds {
   int ranks() const { return shape_.ranks; }
   Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
   const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
+  // What `by` was told by `from`.
+  std::uint64_t heard(Rank by, Rank from, Signal which) {
+    return (*transports_[idx(by)]->endpoint(from, 0))->signalled(which);
+  }
   void count_a_call() { ++sequence_; }
 
   // In new memory.
@@ -175,5 +179,38 @@ class Rounds {
   std::vector<Buffers> buffers_;
   std::uint32_t sequence_ = 0;
 };
+
+// Requires  the next call may be made in a round.
+inline void expect_only_like_the_latest(Rounds& rounds) {
+  Executor& executor = rounds.executor(0);
+  rounds.count_a_call();
+  Call call = rounds.next(0);
+  call.signature.count = 4;
+  EXPECT_FALSE(executor.post_again(call, rounds.plan(0)));
+  call = rounds.next(0);
+  call.signature.type = DataType::uint64;
+  EXPECT_FALSE(executor.post_again(call, rounds.plan(0)));
+  collectives::Plan cut = rounds.plan(0);
+  cut.settings.slice_bytes = 1024;
+  EXPECT_FALSE(executor.post_again(rounds.next(0), cut));
+  EXPECT_TRUE(executor.post_again(rounds.next(0), rounds.plan(0)));
+}
+
+// Requires  two ranks, and the next call may be made in a round.
+inline void expect_that_another_call_is_a_mismatch(Rounds& rounds) {
+  rounds.count_a_call();
+  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  Call other = rounds.next(1);
+  other.signature.op = ReduceOp::max;
+  other.sign();
+  ASSERT_TRUE(rounds.executor(1).post_again(other, rounds.plan(1)));
+  for (const Rank rank : {0, 1}) {
+    EXPECT_FALSE(rounds.executor(rank).find_again(3));
+    EXPECT_FALSE(rounds.executor(rank).end_again(false));
+    for (int turn = 0; turn < 5 && !rounds.executor(rank).done(); ++turn)
+      rounds.executor(rank).advance();
+    EXPECT_EQ(rounds.executor(rank).status().code(), StatusCode::mismatch);
+  }
+}
 
 }  // namespace tutti::runtime::testing
