@@ -212,9 +212,9 @@ LONG = 150  # steps, so that a run is still going when it is interrupted
 def step_back():
     """Lets whoever watches this process go first: a run of a tenth of a second is over, else,
     before it is interrupted, where others need the processors as well."""
-    os.nice(19)
+    os.nice(5)
     with contextlib.suppress(OSError):  # sessions may have shares of their own, told there
-        pathlib.Path("/proc/self/autogroup").write_text("19")
+        pathlib.Path("/proc/self/autogroup").write_text("5")
 
 
 @contextlib.contextmanager
