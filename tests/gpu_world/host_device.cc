@@ -202,6 +202,22 @@ Status HostDevice::reach(Device& peer) {
 
 bool HostDevice::is_reachable(const void* memory) const { return memory != nullptr && reachable_; }
 
+Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {
+  MemoryHandle handle = {};
+  std::memcpy(handle.data(), &memory, sizeof memory);
+  return handle;
+}
+
+Result<std::byte*> HostDevice::import_memory(const MemoryHandle& handle) {
+  if (!options_.reaches_peers)
+    return Status(StatusCode::unsupported,
+                  fmt::format("{} cannot load and store another's memory", name()));
+  std::byte* memory = nullptr;
+  std::memcpy(&memory, handle.data(), sizeof memory);
+  ++imports_;
+  return memory;
+}
+
 Status HostDevice::finish() {
   wait_for_all();
   return Status();
@@ -223,6 +239,10 @@ HostDevice::Stream& HostDevice::stream_of(StreamHandle stream) {
   if (stream != nullptr) return *static_cast<Stream*>(stream);
   const std::lock_guard lock(mutex_);
   return *streams_.front();
+}
+
+void HostDevice::hold(StreamHandle stream, std::future<void> opened) {
+  stream_of(stream).push([shared = opened.share()] { shared.wait(); });
 }
 
 void HostDevice::wait_for_all() {

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,10 +38,13 @@ class HostDevice final : public Device {
   int launches() const { return launches_; }
   int copies_in() const { return copies_in_; }
   int allocations() const { return allocations_; }  // made and not given back
+  int imports() const { return imports_; }          // the same
   Launch last_launch() const;
   // The next allocation that is asked for fails.
   void fail_next_allocation() { fails_ = true; }
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  // The stream does nothing until `opened` is ready.
+  void hold(StreamHandle stream, std::future<void> opened);
   // Done before memory goes. Requires  nobody gives memory back meanwhile.
   void at_deallocation(std::function<void()> look) { look_ = std::move(look); }
 
@@ -54,6 +58,10 @@ class HostDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  // What stands for another process in tests has the same addresses.
+  Result<MemoryHandle> export_memory(const std::byte* memory) override;
+  Result<std::byte*> import_memory(const MemoryHandle& handle) override;
+  void forget_memory(std::byte*) override { --imports_; }
   Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
@@ -94,6 +102,7 @@ class HostDevice final : public Device {
   std::atomic<int> launches_ = 0;
   std::atomic<int> copies_in_ = 0;
   std::atomic<int> allocations_ = 0;
+  std::atomic<int> imports_ = 0;
   std::atomic<bool> fails_ = false;
   std::atomic<bool> reachable_ = true;
   std::function<void()> look_;

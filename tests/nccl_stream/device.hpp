@@ -146,7 +146,7 @@ class Graph {
  private:
   int code_ = 0;
   StandInGraph graph_ = nullptr;
-  StandInGraph instance_ = nullptr;
+  StandInInstance instance_ = nullptr;
 };
 
 // Holds up a stream until it is opened, or goes.

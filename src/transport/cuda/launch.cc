@@ -26,8 +26,10 @@ void load_kernels(Loader& load, LaunchFunctions& f) {
 
 void load_streams(Loader& load, LaunchFunctions& f) {
   load(f.cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync_v2");
-  load(f.cuMemsetD8Async, "cuMemsetD8Async");
   load(f.cuPointerGetAttribute, "cuPointerGetAttribute");
+  load(f.cuIpcGetMemHandle, "cuIpcGetMemHandle");
+  load(f.cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle_v2");
+  load(f.cuIpcCloseMemHandle, "cuIpcCloseMemHandle");
   load(f.cuStreamBeginCapture_v2, "cuStreamBeginCapture_v2");
   load(f.cuStreamEndCapture, "cuStreamEndCapture");
   load(f.cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags");

@@ -30,7 +30,13 @@ inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;
 inline constexpr int kPointerIsIpcCapable = 10;
+inline constexpr unsigned kIpcEnablePeerAccess = 1;
 inline constexpr int kFunctionRegisters = 4;
+
+// What another process opens a piece of memory by.
+struct IpcHandle {
+  std::byte bytes[64];
+};
 
 // By the names under which the library has them.
 struct LaunchFunctions {
@@ -49,7 +55,9 @@ struct LaunchFunctions {
                          unsigned shared_bytes, Stream stream, void** arguments, void** extra);
   Code (*cuMemcpyDtoDAsync_v2)(DevicePointer to, DevicePointer from, std::size_t bytes,
                                Stream stream);
-  Code (*cuMemsetD8Async)(DevicePointer at, unsigned char value, std::size_t bytes, Stream stream);
+  Code (*cuIpcGetMemHandle)(IpcHandle* handle, DevicePointer memory);
+  Code (*cuIpcOpenMemHandle_v2)(DevicePointer* memory, IpcHandle handle, unsigned flags);
+  Code (*cuIpcCloseMemHandle)(DevicePointer memory);
   Code (*cuPointerGetAttribute)(void* value, int attribute, DevicePointer memory);
   Code (*cuStreamBeginCapture_v2)(Stream stream, int mode);
   Code (*cuStreamEndCapture)(Stream stream, Graph* graph);

@@ -44,6 +44,12 @@ Code refused(const char* function) {
   return code;
 }
 
+Code refused_now(const char* function) {
+  if (const Code code = refused(function); code != kSuccess) return code;
+  if (current_context() == nullptr) return 201;
+  return Streams::instance().unsafe_call(capture_mode());
+}
+
 Context current_context() { return contexts.empty() ? nullptr : contexts.back(); }
 
 bool push_context(Context context) {

@@ -10,6 +10,10 @@ namespace stand_in {
 // when the program has ended, where CUDA forbids it; else success.
 Code refused(const char* function);
 
+// The same for what makes or frees something now: nor while that would disturb a capture, or when
+// no context is current.
+Code refused_now(const char* function);
+
 // Makes `function` fail, but for the next `after` calls of it.
 void fail_next(const char* function, Code code, int after);
 

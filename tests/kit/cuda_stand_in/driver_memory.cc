@@ -5,8 +5,10 @@
 
 #include "kit/cuda_stand_in/calls.hpp"
 #include "kit/cuda_stand_in/errors.hpp"
+#include "kit/cuda_stand_in/kernels.hpp"
 #include "kit/cuda_stand_in/memory.hpp"
 #include "kit/cuda_stand_in/stand_in.hpp"
+#include "transport/cuda/launch.hpp"
 
 namespace {
 
@@ -14,32 +16,48 @@ using namespace stand_in;
 
 constexpr std::size_t kDeviceBytes = std::size_t{16} << 30;  // what a device claims to have
 
-bool is_device(int ordinal) { return ordinal >= 0 && ordinal < device_count(); }
-
-// Ok for what makes or frees something now: not while that would disturb a capture.
-Code refused_now(const char* function) {
-  if (const Code code = refused(function); code != kSuccess) return code;
-  if (current_context() == nullptr) return 201;
-  return Streams::instance().unsafe_call(capture_mode());
-}
-
 // To free memory is to wait for all that the device does, as on many a real device: who waits in
 // turn for whoever frees it hangs here, too.
 Code free_memory(std::uintptr_t begin, Kind kind, Code missing) {
   const auto found = Memory::instance().find(begin);
   if (!found) return missing;
-  Streams::instance().synchronize(found->context);
+  Streams::instance().wait_until_idle(found->context);
   return Memory::instance().release(begin, kind) ? kSuccess : missing;
 }
 
 std::uintptr_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// One word at once, as devices do: kernels may be looking at it.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::uint64_t word = 0;
+  if (bytes != sizeof word || address_of(to) % sizeof word != 0) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  std::memcpy(&word, from, sizeof word);
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), word, __ATOMIC_RELEASE);
+}
+
+// The device on which a copy is a kernel; none for those of copy engines.
+std::optional<int> device_of_copy(std::uintptr_t to, std::uintptr_t from) {
+  const auto target = Memory::instance().find(to);
+  const auto source = Memory::instance().find(from);
+  const bool inside = target && source && target->kind == Kind::device &&
+                      source->kind == Kind::device && target->ordinal == source->ordinal;
+  return inside ? std::optional(target->ordinal) : std::nullopt;
+}
 
 Code copy(std::uintptr_t to, std::uintptr_t from, std::size_t bytes, Stream stream) {
   if (bytes == 0) return Streams::instance().enqueue(resolve(stream), [] {});
   std::byte* const target = Memory::instance().reach(to, bytes);
   const std::byte* const source = Memory::instance().reach(from, bytes);
   if (target == nullptr || source == nullptr) return kInvalidValue;
-  return Streams::instance().enqueue(resolve(stream), [=] { std::memmove(target, source, bytes); });
+  const std::optional<int> device = device_of_copy(to, from);
+  return Streams::instance().enqueue(resolve(stream), [=] {
+    std::optional<SmallKernel> kernel;
+    if (device) kernel.emplace(*device);
+    copy_bytes(target, source, bytes);
+  });
 }
 
 void store_attribute(int name, void* value, const std::optional<Allocation>& place) {
@@ -69,6 +87,9 @@ void tutti_stand_in_count(TuttiStandInCounts* counts) {
   counts->registered_memory = Memory::instance().count(Kind::registered);
   counts->streams = Streams::instance().stream_count();
   counts->events = Streams::instance().event_count();
+  counts->graphs = graph_count();
+  counts->modules = module_count();
+  counts->blocks = block_count();
 }
 
 Code cuInit(unsigned) { return device_count() > 0 ? kSuccess : kNoDevice; }
@@ -107,12 +128,6 @@ Code cuDeviceGetName(char* name, int bytes, Device device) {
 
 Code cuDeviceGetPCIBusId(char* id, int bytes, Device device) {
   std::snprintf(id, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device + 1);
-  return is_device(device) ? kSuccess : 101;
-}
-
-// The compute capability (75 and 76) is 9.0; nothing else is told.
-Code cuDeviceGetAttribute(int* value, int attribute, Device device) {
-  *value = attribute == 75 ? 9 : 0;
   return is_device(device) ? kSuccess : 101;
 }
 
@@ -169,6 +184,16 @@ Code cuMemAlloc_v2(DevicePointer* memory, std::size_t bytes) {
   return *memory != 0 ? kSuccess : kOutOfMemory;
 }
 
+// Made at once, and given back by cuMemFree_v2: what matters is that peers cannot have it.
+Code cuMemAllocAsync(DevicePointer* memory, std::size_t bytes, Stream) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  const Context context = current_context();
+  if (context == nullptr) return 201;
+  if (bytes == 0) return kInvalidValue;
+  *memory = Memory::instance().allocate_device(context, context->ordinal, bytes, true);
+  return *memory != 0 ? kSuccess : kOutOfMemory;
+}
+
 Code cuMemFree_v2(DevicePointer memory) {
   if (const Code code = refused_now(__func__); code != kSuccess) return code;
   return memory == 0 ? kSuccess : free_memory(memory, Kind::device, kInvalidValue);
@@ -213,6 +238,17 @@ Code cuPointerGetAttributes(unsigned count, int* names, void** values, DevicePoi
   return kSuccess;
 }
 
+Code cuPointerGetAttribute(void* value, int attribute, DevicePointer memory) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  const auto found = Memory::instance().find(memory);
+  if (!found) return kInvalidValue;
+  if (attribute == kPointerIsIpcCapable)
+    *static_cast<int*>(value) = found->kind == Kind::device && !found->pooled ? 1 : 0;
+  else
+    store_attribute(attribute, value, found);
+  return kSuccess;
+}
+
 Code cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, Stream stream) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   return copy(address_of(to), from, bytes, stream);
@@ -221,6 +257,11 @@ Code cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, Strea
 Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes, Stream stream) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   return copy(to, address_of(from), bytes, stream);
+}
+
+Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  return copy(to, from, bytes, stream);
 }
 
 Code cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) {
@@ -232,7 +273,10 @@ Code cuMemsetD8Async(DevicePointer at, unsigned char value, std::size_t bytes, S
   if (const Code code = refused(__func__); code != kSuccess) return code;
   std::byte* const target = Memory::instance().reach(at, bytes);
   if (target == nullptr) return kInvalidValue;
+  const auto found = Memory::instance().find(at);
   return Streams::instance().enqueue(resolve(stream), [=] {
+    std::optional<SmallKernel> kernel;
+    if (found && found->kind == Kind::device) kernel.emplace(found->ordinal);
     if (bytes > 0) std::memset(target, value, bytes);
   });
 }

@@ -15,6 +15,8 @@ std::uint32_t* word_at(DevicePointer address) {
   return reinterpret_cast<std::uint32_t*>(Memory::instance().reach(address, sizeof(std::uint32_t)));
 }
 
+std::atomic<std::size_t> graphs{0};
+
 void wait_until_equal(const std::uint32_t* word, std::uint32_t value) {
   for (int tries = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value && !ending(); ++tries) {
     if (tries < 100)
@@ -25,6 +27,8 @@ void wait_until_equal(const std::uint32_t* word, std::uint32_t value) {
 }
 
 }  // namespace
+
+std::size_t stand_in::graph_count() { return graphs; }
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -114,6 +118,8 @@ Code cuEventRecord(Event event, Stream stream) {
 
 Code cuEventQuery(Event event) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
+  if (const Code code = Streams::instance().unsafe_call(capture_mode()); code != kSuccess)
+    return code;
   return Streams::instance().query(event);
 }
 
@@ -138,27 +144,37 @@ Code cuStreamEndCapture(Stream stream, StandInGraph* graph) {
   std::shared_ptr<GraphState> state;
   const Code code = Streams::instance().end_capture(stream, state);
   *graph = code == kSuccess ? new CUgraph_st{std::move(state)} : nullptr;
+  if (code == kSuccess) ++graphs;
   return code;
 }
 
-Code cuGraphInstantiateWithFlags(StandInGraph* instance, StandInGraph graph, std::uint64_t) {
+Code cuGraphInstantiateWithFlags(StandInInstance* instance, StandInGraph graph, std::uint64_t) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
-  *instance = new CUgraph_st{graph->state};
+  *instance = new CUgraphExec_st{graph->state};
+  ++graphs;
   return kSuccess;
 }
 
-Code cuGraphLaunch(StandInGraph instance, Stream stream) {
+// Something is enqueued, and nothing has to be done.
+Code cuGraphUpload(StandInInstance, Stream stream) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  return Streams::instance().enqueue(resolve(stream), [] {});
+}
+
+Code cuGraphLaunch(StandInInstance instance, Stream stream) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   return Streams::instance().enqueue(resolve(stream), [state = instance->state] { state->run(); });
 }
 
-Code cuGraphExecDestroy(StandInGraph instance) {
+Code cuGraphExecDestroy(StandInInstance instance) {
   delete instance;
+  --graphs;
   return kSuccess;
 }
 
 Code cuGraphDestroy(StandInGraph graph) {
   delete graph;
+  --graphs;
   return kSuccess;
 }
 

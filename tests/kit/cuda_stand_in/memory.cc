@@ -1,15 +1,22 @@
 // memory.cc: see memory.hpp.
 #include "kit/cuda_stand_in/memory.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 namespace stand_in {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+// What is in fresh memory, up to so many bytes: to fill more would take memory that nobody uses.
+constexpr int kGarbage = 0xa5;
+constexpr std::size_t kGarbageBytes = 16 << 20;
 
 std::uintptr_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -29,24 +36,53 @@ void Memory::add(const Allocation& allocation) {
   allocations_[allocation.begin] = allocation;
 }
 
-std::uintptr_t Memory::allocate_device(Context context, int ordinal, std::size_t bytes) {
+// Maps what `made.file` is, twice, and has the file from then on. Under the lock from the mapping
+// on, so that no kernel begins or ends between it and the list.
+std::uintptr_t Memory::map_device(Allocation made) {
+  const std::lock_guard lock(mutex_);
+  void* const hidden =
+      mmap(nullptr, made.mapped_bytes, kernels_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+           MAP_SHARED, made.file, 0);
+  void* const reachable =
+      mmap(nullptr, made.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+  if (hidden == MAP_FAILED || reachable == MAP_FAILED) {
+    if (hidden != MAP_FAILED) munmap(hidden, made.mapped_bytes);
+    close(made.file);
+    return 0;
+  }
+  made.begin = address_of(hidden);
+  made.reachable = static_cast<std::byte*>(reachable);
+  allocations_[made.begin] = made;
+  return made.begin;
+}
+
+std::uintptr_t Memory::allocate_device(Context context, int ordinal, std::size_t bytes,
+                                       bool pooled) {
   const std::size_t mapped = whole_pages(bytes);
   const int file = memfd_create("cuda-stand-in", MFD_CLOEXEC);
   if (file < 0) return 0;
-  void* hidden = MAP_FAILED;
-  void* reachable = MAP_FAILED;
-  if (ftruncate(file, static_cast<off_t>(mapped)) == 0) {
-    hidden = mmap(nullptr, mapped, PROT_NONE, MAP_SHARED, file, 0);
-    reachable = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  }
-  close(file);
-  if (hidden == MAP_FAILED || reachable == MAP_FAILED) {
-    if (hidden != MAP_FAILED) munmap(hidden, mapped);
+  if (ftruncate(file, static_cast<off_t>(mapped)) != 0) {
+    close(file);
     return 0;
   }
-  add({address_of(hidden), bytes, mapped, Kind::device, ordinal, context,
-       static_cast<std::byte*>(reachable)});
-  return address_of(hidden);
+  const std::uintptr_t begin =
+      map_device({0, bytes, mapped, Kind::device, ordinal, context, nullptr, pooled, file, false});
+  if (begin != 0) std::memset(reach(begin, 1), kGarbage, std::min(mapped, kGarbageBytes));
+  return begin;
+}
+
+std::uintptr_t Memory::import_device(Context context, int ordinal, int owner, int file) {
+  const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(file);
+  const int opened = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (opened < 0) return 0;
+  struct stat status = {};
+  if (fstat(opened, &status) != 0 || status.st_size <= 0) {
+    close(opened);
+    return 0;
+  }
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  return map_device(
+      {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true});
 }
 
 void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
@@ -54,15 +90,16 @@ void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
   void* const memory =
       mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
+  std::memset(memory, kGarbage, std::min(mapped, kGarbageBytes));
   add({address_of(memory), bytes, mapped, Kind::allocated, ordinal, context,
-       static_cast<std::byte*>(memory)});
+       static_cast<std::byte*>(memory), false, -1, false});
   return memory;
 }
 
 bool Memory::register_host(Context context, int ordinal, void* memory, std::size_t bytes) {
   if (find(address_of(memory))) return false;
   add({address_of(memory), bytes, 0, Kind::registered, ordinal, context,
-       static_cast<std::byte*>(memory)});
+       static_cast<std::byte*>(memory), false, -1, false});
   return true;
 }
 
@@ -72,7 +109,10 @@ bool Memory::release(std::uintptr_t begin, Kind kind) {
   if (found == allocations_.end() || found->second.kind != kind) return false;
   const Allocation& old = found->second;
   if (kind != Kind::registered) munmap(at(begin), old.mapped_bytes);
-  if (kind == Kind::device) munmap(old.reachable, old.mapped_bytes);
+  if (kind == Kind::device) {
+    munmap(old.reachable, old.mapped_bytes);
+    close(old.file);
+  }
   allocations_.erase(found);
   return true;
 }
@@ -91,6 +131,23 @@ std::byte* Memory::reach(std::uintptr_t address, std::size_t bytes) {
   if (!found) return static_cast<std::byte*>(at(address));
   const std::size_t offset = address - found->begin;
   return bytes <= found->bytes - offset ? found->reachable + offset : nullptr;
+}
+
+void Memory::begin_kernel() {
+  const std::lock_guard lock(mutex_);
+  if (kernels_++ == 0) protect();
+}
+
+void Memory::end_kernel() {
+  const std::lock_guard lock(mutex_);
+  if (--kernels_ == 0) protect();
+}
+
+// Requires  the lock.
+void Memory::protect() {
+  const int allowed = kernels_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
+  for (const auto& [begin, allocation] : allocations_)
+    if (allocation.kind == Kind::device) mprotect(at(begin), allocation.mapped_bytes, allowed);
 }
 
 std::size_t Memory::count(Kind kind) {

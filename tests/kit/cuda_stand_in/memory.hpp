@@ -3,7 +3,9 @@
 //
 // "Device memory" is host memory with two mappings: at the address that programs get nobody may
 // read or write, so that code which takes it for the host's crashes; only the stand-in's own copies
-// go through the other.
+// go through the other. Kernels know the program's addresses, so all of it is open to everybody
+// while one runs, on whatever device: what the host gets wrong then goes unnoticed, as does a
+// kernel that reaches a device which was never made its peer. Fresh memory is not zero.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +30,9 @@ struct Allocation {
   int ordinal = 0;
   Context context = nullptr;
   std::byte* reachable = nullptr;  // where the stand-in itself finds the bytes
+  bool pooled = false;             // of a pool, which other processes and peers cannot have
+  int file = -1;                   // of a device's: the memory itself, for other processes
+  bool imported = false;           // another process's
 };
 
 // Threading  any thread.
@@ -36,7 +41,10 @@ class Memory {
   static Memory& instance();  // never destroyed: streams may still work when a program ends
 
   // 0: there is none left.
-  std::uintptr_t allocate_device(Context context, int ordinal, std::size_t bytes);
+  std::uintptr_t allocate_device(Context context, int ordinal, std::size_t bytes,
+                                 bool pooled = false);
+  // The memory behind a file of that number, of process `owner`. 0: there is none.
+  std::uintptr_t import_device(Context context, int ordinal, int owner, int file);
   void* allocate_host(Context context, int ordinal, std::size_t bytes);
   bool register_host(Context context, int ordinal, void* memory, std::size_t bytes);
   // False: there is no such thing there.
@@ -47,13 +55,20 @@ class Memory {
   // allocation. Memory that is not known is the host's.
   std::byte* reach(std::uintptr_t address, std::size_t bytes);
 
+  // Between the two a kernel may load and store all memory of devices, also what is made meanwhile.
+  void begin_kernel();
+  void end_kernel();
+
   std::size_t count(Kind kind);
   std::size_t device_bytes(int ordinal);
 
  private:
   void add(const Allocation& allocation);
+  std::uintptr_t map_device(Allocation made);
+  void protect();
 
   std::mutex mutex_;
+  int kernels_ = 0;                                   // that run
   std::map<std::uintptr_t, Allocation> allocations_;  // by where they begin
 };
 

@@ -1,7 +1,7 @@
 // runtime.cc: the stand-in's libcudart.so.13, which is a test kit and NOT CUDA: what programs that
 // were compiled for the CUDA runtime call, told in terms of the stand-in's libcuda.so.1.
 //
-// Kernels are refused, never faked.
+// Kernels that a program brings with it are refused, never faked.
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -86,7 +86,7 @@ Code refuse_kernel() {
   if (!said)
     std::fprintf(stderr,
                  "CUDA stand-in: a kernel was launched and refused: this is host memory that "
-                 "stands in for CUDA in tests, and runs no kernels.\n");
+                 "stands in for CUDA in tests, and runs no kernels but Tutti's own.\n");
   said = true;
   return note(kNotSupported);
 }
@@ -267,16 +267,16 @@ Code cudaStreamEndCapture(Stream stream, StandInGraph* graph) {
   return note(cuStreamEndCapture(stream, graph));
 }
 
-Code cudaGraphInstantiate(StandInGraph* instance, StandInGraph graph, unsigned long long flags) {
+Code cudaGraphInstantiate(StandInInstance* instance, StandInGraph graph, unsigned long long flags) {
   return note(cuGraphInstantiateWithFlags(instance, graph, flags));
 }
 
-Code cudaGraphLaunch(StandInGraph instance, Stream stream) {
+Code cudaGraphLaunch(StandInInstance instance, Stream stream) {
   const Code code = begin();
   return note(code != kSuccess ? code : cuGraphLaunch(instance, stream));
 }
 
-Code cudaGraphExecDestroy(StandInGraph instance) { return note(cuGraphExecDestroy(instance)); }
+Code cudaGraphExecDestroy(StandInInstance instance) { return note(cuGraphExecDestroy(instance)); }
 Code cudaGraphDestroy(StandInGraph graph) { return note(cuGraphDestroy(graph)); }
 
 Code cudaEventCreateWithFlags(Event* event, unsigned flags) {

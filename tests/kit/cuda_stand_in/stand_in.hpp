@@ -11,8 +11,11 @@
 namespace stand_in {
 struct GraphState;
 }
-// Graphs and their instances are the same thing here.
+// Graphs and their instances hold the same thing here.
 struct CUgraph_st {
+  std::shared_ptr<stand_in::GraphState> state;
+};
+struct CUgraphExec_st {
   std::shared_ptr<stand_in::GraphState> state;
 };
 
@@ -20,6 +23,7 @@ struct CUgraph_st {
 extern "C" {
 
 using StandInGraph = CUgraph_st*;
+using StandInInstance = CUgraphExec_st*;
 
 // The next call of `function` (by its name in the library) but `after` gives `code` and does
 // nothing.
@@ -33,6 +37,9 @@ struct TuttiStandInCounts {
   std::size_t registered_memory;
   std::size_t streams;
   std::size_t events;
+  std::size_t graphs;  // and their instances
+  std::size_t modules;
+  std::size_t blocks;  // of kernels, that are on a device now
 
   friend bool operator==(const TuttiStandInCounts&, const TuttiStandInCounts&) = default;
 };
@@ -50,9 +57,9 @@ int cuEventElapsedTime(float* milliseconds, tutti::transport::cuda::Event from,
                        tutti::transport::cuda::Event to);
 int cuStreamBeginCapture_v2(tutti::transport::cuda::Stream stream, int mode);
 int cuStreamEndCapture(tutti::transport::cuda::Stream stream, StandInGraph* graph);
-int cuGraphInstantiateWithFlags(StandInGraph* instance, StandInGraph graph, std::uint64_t flags);
-int cuGraphLaunch(StandInGraph instance, tutti::transport::cuda::Stream stream);
-int cuGraphExecDestroy(StandInGraph instance);
+int cuGraphInstantiateWithFlags(StandInInstance* instance, StandInGraph graph, std::uint64_t flags);
+int cuGraphLaunch(StandInInstance instance, tutti::transport::cuda::Stream stream);
+int cuGraphExecDestroy(StandInInstance instance);
 int cuGraphDestroy(StandInGraph graph);
 
 }  // extern "C"

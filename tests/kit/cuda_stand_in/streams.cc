@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+
+#include "kit/cuda_stand_in/kernels.hpp"
 
 namespace stand_in {
 
 namespace {
 
 constexpr Code kInvalidHandle = 400;
-constexpr int kMostDevices = 64;
+constexpr Code kCaptureWrongThread = 908;
 
 // How long the end of a program waits for a host function, and how soon others see that it ends.
 constexpr std::chrono::milliseconds kPatience{5000};
@@ -186,10 +189,12 @@ void Streams::stop() {
     works = works_;
   }
   for (const std::shared_ptr<Work>& work : works) work->stop();
+  stop_kernels();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   for (const std::shared_ptr<Work>& work : works) {
     const auto left = deadline - std::chrono::steady_clock::now();
-    work->join(std::chrono::duration_cast<std::chrono::milliseconds>(left));
+    if (!work->join(std::chrono::duration_cast<std::chrono::milliseconds>(left)))
+      std::fprintf(stderr, "CUDA stand-in: a stream is still at work when the program ends\n");
   }
 }
 
@@ -213,6 +218,11 @@ Code Streams::enqueue(Stream stream, Operation operation) {
   if (capture.invalid) return kCaptureInvalidated;
   capture.add(stream, std::move(operation));
   return kSuccess;
+}
+
+Context Streams::context_of(Stream stream) {
+  std::lock_guard lock(mutex_);
+  return known(stream) == nullptr ? nullptr : stream->context;
 }
 
 Code Streams::query(Stream stream) {
@@ -241,6 +251,21 @@ Code Streams::synchronize(Stream stream) {
 }
 
 Code Streams::synchronize(Context context) {
+  {
+    std::lock_guard lock(mutex_);
+    bool captures = false;
+    for (const auto& [stream, state] : streams_)
+      if (state->context == context && state->capture) {
+        state->capture->invalid = true;
+        captures = true;
+      }
+    if (captures) return kCaptureUnsupported;
+  }
+  wait_until_idle(context);
+  return kSuccess;
+}
+
+void Streams::wait_until_idle(Context context) {
   std::vector<std::shared_ptr<Work>> all;
   {
     std::lock_guard lock(mutex_);
@@ -248,7 +273,6 @@ Code Streams::synchronize(Context context) {
       if (state->context == context) all.push_back(state->work);
   }
   for (const std::shared_ptr<Work>& work : all) work->wait_until_idle();
-  return kSuccess;
 }
 
 Event Streams::make_event(bool timed) {
@@ -323,6 +347,11 @@ Code Streams::synchronize(Event event) {
 }
 
 Code Streams::elapsed(float* milliseconds, Event from, Event to) {
+  {
+    std::lock_guard lock(mutex_);
+    for (const Event event : {from, to})
+      if (!events_.contains(event) || !event->timed) return kInvalidHandle;
+  }
   Code code = kSuccess;
   const std::shared_ptr<Point> begin = point_of(from, code);
   if (code != kSuccess) return code;
@@ -354,6 +383,8 @@ Code Streams::end_capture(Stream stream, std::shared_ptr<GraphState>& graph) {
   const std::shared_ptr<CaptureState> capture = stream->capture;
   if (!capture) return 401;
   if (capture->origin != stream) return kCaptureUnmatched;
+  if (capture->mode != kCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
+    return kCaptureWrongThread;
   for (const auto& [handle, state] : streams_)
     if (state->capture == capture) state->capture = nullptr;
   captures_.erase(std::find(captures_.begin(), captures_.end(), capture));
@@ -408,6 +439,8 @@ Context primary_context(int ordinal) {
     context.default_stream = Streams::instance().make(&context);
   return &context;
 }
+
+bool is_device(int ordinal) { return ordinal >= 0 && ordinal < device_count(); }
 
 int device_count() {
   const char* const text = std::getenv("CUDA_STAND_IN_DEVICES");

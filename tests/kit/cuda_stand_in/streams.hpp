@@ -130,9 +130,11 @@ class Streams {
   Stream make(Context context);
   Code destroy(Stream stream);
   Code enqueue(Stream stream, Operation operation);
+  Context context_of(Stream stream);  // null: not a stream
   Code query(Stream stream);
   Code synchronize(Stream stream);
-  Code synchronize(Context context);  // all of its streams
+  Code synchronize(Context context);  // all of its streams; none may be captured
+  void wait_until_idle(Context context);
 
   Event make_event(bool timed);
   Code destroy(Event event);
@@ -168,8 +170,14 @@ class Streams {
   std::uint64_t next_capture_ = 1;
 };
 
+// Graphs and their instances that have not been destroyed.
+std::size_t graph_count();
+
+inline constexpr int kMostDevices = 64;
+
 // The contexts of devices; the current one of each thread. Threading: any thread.
 Context primary_context(int ordinal);
 int device_count();  // CUDA_STAND_IN_DEVICES, or 4
+bool is_device(int ordinal);
 
 }  // namespace stand_in

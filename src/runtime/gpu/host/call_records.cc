@@ -41,12 +41,12 @@ PreparedCall* CallRecords::find(const GpuCall& call) {
 }
 
 Result<PreparedCall*> CallRecords::add(const GpuCall& call, const DeviceCall& content,
-                                       Launch launch) {
+                                       Launch launch, const CopyBefore& copy) {
   const auto record = take_record();
   TUTTI_TRY(record);
   TUTTI_TRY(device_.copy_in(*record, &content, sizeof content));
   launch.call = *record;
-  order_.push_front({launch, 0, false, call});
+  order_.push_front({launch, copy, 0, false, call});
   by_call_[call] = order_.begin();
   return &order_.front();
 }

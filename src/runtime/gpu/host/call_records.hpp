@@ -38,9 +38,17 @@ struct HashCall {
   std::size_t operator()(const GpuCall& call) const;
 };
 
+// Bytes of the device that are copied before a launch.
+struct CopyBefore {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t bytes = 0;  // 0: nothing is to be copied
+};
+
 // How a call is launched.
 struct PreparedCall {
   Launch launch;
+  CopyBefore copy;
   std::uint64_t last_use = 0;  // number of the launch
   bool captured = false;
   GpuCall key;
@@ -60,7 +68,8 @@ class CallRecords {
   PreparedCall* find(const GpuCall& call);
 
   // Keeps one that has not been found. Blocking: until the device has it.
-  Result<PreparedCall*> add(const GpuCall& call, const DeviceCall& content, Launch launch);
+  Result<PreparedCall*> add(const GpuCall& call, const DeviceCall& content, Launch launch,
+                            const CopyBefore& copy);
 
   // Says that it is launched now on that stream.
   Status used(PreparedCall& call, StreamHandle stream, bool captured);

@@ -60,6 +60,9 @@ class CudaDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  Result<MemoryHandle> export_memory(const std::byte* memory) override;
+  Result<std::byte*> import_memory(const MemoryHandle& handle) override;
+  void forget_memory(std::byte* imported) override;
   Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
@@ -90,7 +93,9 @@ class CudaDevice final : public Device {
   Status check(cuda::Code code, const char* what) const { return driver_.check(code, what); }
   Status load_kernels(std::span<const std::byte> image);
   Result<int> attribute(int which) const;
+  Status upload(cuda::GraphInstance instance);
   Status stage(void* to, const void* from, std::size_t bytes, bool in);
+  Status wait_for_staging();
 
   const cuda::Driver& driver_;
   const cuda::LaunchFunctions launch_;
@@ -104,6 +109,7 @@ class CudaDevice final : public Device {
   std::mutex mutex_;  // of what stands below
   cuda::Stream own_stream_ = nullptr;
   cuda::PinnedMemory staging_;
+  bool staging_is_used_ = false;  // by what the own stream has to do
   std::vector<cuda::PinnedMemory> shared_;
 };
 
@@ -112,6 +118,7 @@ CudaDevice::~CudaDevice() {
   {
     const auto scope = enter();
     if (scope.ok()) {
+      const cuda::RelaxedCapture relaxed(driver_);
       if (own_stream_ != nullptr) driver_.functions().cuStreamDestroy_v2(own_stream_);
       if (module_ != nullptr) launch_.cuModuleUnload(module_);
       staging_ = cuda::PinnedMemory();
@@ -127,7 +134,15 @@ Result<int> CudaDevice::attribute(int which) const {
   return value;
 }
 
+// Also while the program captures, at its first call on a device.
 Status CudaDevice::start(std::span<const std::byte> image) {
+  const auto count = driver_.device_count();
+  TUTTI_TRY(count);
+  if (ordinal_ < 0 || ordinal_ >= *count)
+    return Status(StatusCode::unsupported,
+                  fmt::format("there is no CUDA device {}: the driver shows {}, numbered from 0; "
+                              "CUDA_VISIBLE_DEVICES may hide some",
+                              ordinal_, *count));
   const auto device = driver_.device(ordinal_);
   TUTTI_TRY(device);
   device_ = *device;
@@ -139,6 +154,7 @@ Status CudaDevice::start(std::span<const std::byte> image) {
   context_ = *context;
   const auto scope = enter();
   TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
   TUTTI_TRY(check(driver_.functions().cuStreamCreate(&own_stream_, cuda::kStreamNonBlocking),
                   "cuStreamCreate"));
   auto staging = cuda::PinnedMemory::allocate(driver_, kStagingBytes);
@@ -205,6 +221,14 @@ Result<std::byte*> CudaDevice::allocate_shared(std::size_t bytes) {
   return shared_.back().data();
 }
 
+// Nothing to wait for, unless a wait has failed: its copy may be under way still.
+Status CudaDevice::wait_for_staging() {
+  if (!staging_is_used_) return Status();
+  TUTTI_TRY(driver_.synchronize(own_stream_));
+  staging_is_used_ = false;
+  return Status();
+}
+
 // Through page-locked memory on a stream of its own: a copy from other memory may wait for the
 // device, and on it for a kernel that waits for what comes after this copy.
 Status CudaDevice::stage(void* to, const void* from, std::size_t bytes, bool in) {
@@ -212,14 +236,16 @@ Status CudaDevice::stage(void* to, const void* from, std::size_t bytes, bool in)
   TUTTI_TRY(scope);
   const cuda::RelaxedCapture relaxed(driver_);
   const std::lock_guard lock(mutex_);
+  TUTTI_TRY(wait_for_staging());
   for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
     const std::size_t part = std::min(kStagingBytes, bytes - at);
     auto* const target = static_cast<std::byte*>(to) + at;
     const auto* const source = static_cast<const std::byte*>(from) + at;
     if (in) std::memcpy(staging_.data(), source, part);
+    staging_is_used_ = true;
     TUTTI_TRY(in ? driver_.copy_to_device(target, staging_.data(), part, own_stream_)
                  : driver_.copy_to_host(staging_.data(), source, part, own_stream_));
-    TUTTI_TRY(driver_.synchronize(own_stream_));
+    TUTTI_TRY(wait_for_staging());
     if (!in) std::memcpy(target, staging_.data(), part);
   }
   return Status();
@@ -233,13 +259,22 @@ Status CudaDevice::copy_out(void* to, const void* from, std::size_t bytes) {
   return stage(to, from, bytes, false);
 }
 
+// By copies, too: what fills memory is a kernel, which waits where others leave it no room, and
+// then nobody could tell those of an abort meanwhile.
 Status CudaDevice::zero(void* at, std::size_t bytes) {
   const auto scope = enter();
   TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
   const std::lock_guard lock(mutex_);
-  TUTTI_TRY(
-      check(launch_.cuMemsetD8Async(as_pointer(at), 0, bytes, own_stream_), "cuMemsetD8Async"));
-  return driver_.synchronize(own_stream_);
+  TUTTI_TRY(wait_for_staging());
+  std::memset(staging_.data(), 0, std::min(kStagingBytes, bytes));
+  for (std::size_t done = 0; done < bytes; done += kStagingBytes) {
+    staging_is_used_ = true;
+    TUTTI_TRY(driver_.copy_to_device(static_cast<std::byte*>(at) + done, staging_.data(),
+                                     std::min(kStagingBytes, bytes - done), own_stream_));
+    TUTTI_TRY(wait_for_staging());
+  }
+  return Status();
 }
 
 Status CudaDevice::reach(Device& peer) {
@@ -254,6 +289,7 @@ Status CudaDevice::reach(Device& peer) {
                   fmt::format("{} cannot load and store the memory of {}", name_, peer.name()));
   const auto scope = enter();
   TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
   const cuda::Code code = launch_.cuCtxEnablePeerAccess(other->context_, 0);
   if (code == cuda::kPeerAccessAlreadyEnabled) return Status();
   return check(code, "cuCtxEnablePeerAccess");
@@ -270,6 +306,42 @@ bool CudaDevice::is_reachable(const void* memory) const {
   return launch_.cuPointerGetAttribute(&capable, cuda::kPointerIsIpcCapable, as_pointer(memory)) ==
              cuda::kSuccess &&
          capable != 0;
+}
+
+Result<MemoryHandle> CudaDevice::export_memory(const std::byte* memory) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  cuda::IpcHandle handle = {};
+  TUTTI_TRY(check(launch_.cuIpcGetMemHandle(&handle, as_pointer(memory)), "cuIpcGetMemHandle"));
+  MemoryHandle made;
+  static_assert(sizeof made == sizeof handle);
+  std::memcpy(made.data(), &handle, sizeof handle);
+  return made;
+}
+
+Result<std::byte*> CudaDevice::import_memory(const MemoryHandle& handle) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  cuda::IpcHandle opened = {};
+  std::memcpy(&opened, handle.data(), sizeof opened);
+  cuda::DevicePointer memory = 0;
+  const Status status =
+      check(launch_.cuIpcOpenMemHandle_v2(&memory, opened, cuda::kIpcEnablePeerAccess),
+            "cuIpcOpenMemHandle");
+  if (!status.ok())
+    return Status(StatusCode::unsupported,
+                  fmt::format("{} cannot share the memory of another process's device: {}", name_,
+                              status.message()));
+  return reinterpret_cast<std::byte*>(memory);  // NOLINT(*-int-to-ptr)
+}
+
+void CudaDevice::forget_memory(std::byte* imported) {
+  const auto scope = enter();
+  if (!scope.ok()) return;
+  const cuda::RelaxedCapture relaxed(driver_);
+  launch_.cuIpcCloseMemHandle(as_pointer(imported));
 }
 
 Status CudaDevice::finish() {
@@ -421,11 +493,17 @@ Result<GraphHandle> CudaDevice::end_capture(StreamHandle stream) {
                             "cuGraphInstantiateWithFlags");
   launch_.cuGraphDestroy(graph);
   TUTTI_TRY(made);
-  // Now and not at its first launch, which a peer's kernel may be waiting for.
+  const Status uploaded = upload(instance);
+  if (!uploaded.ok()) launch_.cuGraphExecDestroy(instance);
+  TUTTI_TRY(uploaded);
+  return GraphHandle{instance};
+}
+
+// Now and not at its first launch, which a peer's kernel may be waiting for.
+Status CudaDevice::upload(cuda::GraphInstance instance) {
   const std::lock_guard lock(mutex_);
   TUTTI_TRY(check(launch_.cuGraphUpload(instance, own_stream_), "cuGraphUpload"));
-  TUTTI_TRY(driver_.synchronize(own_stream_));
-  return GraphHandle{instance};
+  return driver_.synchronize(own_stream_);
 }
 
 Status CudaDevice::replay(GraphHandle graph, StreamHandle stream) {

@@ -4,6 +4,7 @@
 // Knows nothing of CUDA (cuda_device.hpp does), or of collectives.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,9 @@ namespace tutti::runtime::gpu {
 using StreamHandle = void*;
 using EventHandle = void*;
 using GraphHandle = void*;
+
+// Bytes that mean something to the driver.
+using MemoryHandle = std::array<std::byte, 64>;
 
 // One launch: what the kernel is told, all of it in memory that the device reads.
 struct Launch {
@@ -53,7 +57,7 @@ class Device {
   virtual void deallocate(std::byte* memory) = 0;
   // Memory of the host that both see at the same address, zeroed; lives as long as the device.
   virtual Result<std::byte*> allocate_shared(std::size_t bytes) = 0;
-  // Blocking. The copies wait for no stream and no kernel; zero() may wait for kernels.
+  // Blocking. They wait for no stream and no kernel.
   virtual Status copy_in(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status copy_out(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status zero(void* at, std::size_t bytes) = 0;
@@ -62,6 +66,14 @@ class Device {
   virtual Status reach(Device& peer) = 0;
   // Whether kernels of devices that reach this one can address this memory.
   virtual bool is_reachable(const void* memory) const = 0;
+
+  // What another process of this host reaches a piece of memory by. Requires  it is from
+  // allocate(), and is not given back while others have it.
+  virtual Result<MemoryHandle> export_memory(const std::byte* memory) = 0;
+  // The memory of another process's device, for kernels of this device, too.
+  // Errors  unsupported: they cannot load and store it, or the driver does not share it.
+  virtual Result<std::byte*> import_memory(const MemoryHandle& handle) = 0;
+  virtual void forget_memory(std::byte* imported) = 0;
 
   // Blocking: until the device has nothing left to do, whatever stream it is on.
   virtual Status finish() = 0;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "base/try.hpp"
 #include "runtime/gpu/host/failures.hpp"
@@ -11,8 +13,24 @@
 namespace tutti::runtime::gpu {
 namespace {
 
+constexpr std::chrono::microseconds kLook{50};  // between looks at a device that works
+
+// Of what shares scratch memory.
+constexpr std::size_t kAlignment = 256;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 std::byte* as_bytes(const void* memory) {
   return static_cast<std::byte*>(const_cast<void*>(memory));
+}
+
+std::size_t bytes_per_rank(const GpuCall& call) { return call.count * size_of(call.type); }
+
+// To load from what a peer has stored into already would be wrong.
+bool is_exchange_in_place(const GpuCall& call) {
+  return call.collective == Collective::all_to_all && call.input == call.output && call.count > 0;
 }
 
 // Equal on ranks that make the same call in the same way.
@@ -34,7 +52,7 @@ GpuRank::GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t reco
     : world_(world), rank_(rank), memory_(std::move(memory)), records_(memory_.device(), records) {}
 
 GpuRank::~GpuRank() {
-  if (last_event_ != nullptr) device().destroy_event(last_event_);
+  if (EventHandle const event = last_event_; event != nullptr) device().destroy_event(event);
   for (std::byte* const memory : allocations_) device().deallocate(memory);
 }
 
@@ -50,7 +68,11 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   const auto captured = device().is_capturing(stream);
   TUTTI_TRY(captured);
   if (!*captured) TUTTI_TRY(follow(stream));
+  if (const CopyBefore& copy = prepared->copy; copy.bytes > 0)
+    TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
   TUTTI_TRY(device().launch(prepared->launch, stream));
+  if (!*captured) TUTTI_TRY(mark(stream));
+  is_in_graphs_ |= *captured;
   return records_.used(*prepared, stream, *captured);
 }
 
@@ -65,6 +87,21 @@ Status GpuRank::failure() const {
   if (world_.aborted_.load(std::memory_order_relaxed))
     return Status(StatusCode::aborted, fmt::format("rank {}: the world was aborted", rank_));
   return Status();
+}
+
+Result<bool> GpuRank::is_idle() const {
+  EventHandle const event = last_event_;
+  if (event == nullptr) return true;
+  return device().reached_event(event);
+}
+
+// Until no kernel of the rank's is left. To wait for all that a device does would break what is
+// being captured on any of its streams, so that it is done for graphs only, of which nobody says
+// when they are over.
+void GpuRank::wait() {
+  for (auto idle = is_idle(); idle.ok() && !*idle; idle = is_idle())
+    std::this_thread::sleep_for(kLook);
+  if (is_in_graphs_) static_cast<void>(device().finish());
 }
 
 // As a communicator does, and what a device wants besides.
@@ -82,6 +119,9 @@ Status GpuRank::check(const GpuCall& call) const {
   request.type = call.type;
   request.root = call.root;
   request.to = request.from = rank_;  // of send_recv: somebody
+  if (is_exchange_in_place(call))     // which becomes one between two buffers
+    request.input =
+        as_bytes(call.output) + bytes_per_rank(call) * static_cast<std::size_t>(world_.ranks());
   const auto shape = RequestShape::of(request, rank_, world_.ranks());
   TUTTI_TRY(shape);
   TUTTI_TRY(shape->check_buffers(request));
@@ -113,12 +153,18 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   const auto program = upload(plan->programs);
   TUTTI_TRY(program);
   const std::size_t element = size_of(call.type);
-  const auto scratch_memory = scratch(header.scratch_blocks * call.count * element);
+  const bool copies = is_exchange_in_place(call);
+  const std::size_t scratch_bytes = aligned(header.scratch_blocks * bytes_per_rank(call));
+  CopyBefore copy;
+  if (copies) copy.bytes = bytes_per_rank(call) * static_cast<std::size_t>(world_.ranks());
+  const auto scratch_memory = scratch(scratch_bytes + copy.bytes);
   TUTTI_TRY(scratch_memory);
+  copy.from = as_bytes(call.input);
+  if (copies) copy.to = *scratch_memory + scratch_bytes;
 
   DeviceCall content;
   content.count = call.count;
-  content.memory[0] = as_bytes(call.input);
+  content.memory[0] = copies ? copy.to : as_bytes(call.input);
   content.memory[1] = as_bytes(call.output);
   content.memory[2] = *scratch_memory;
   for (std::size_t b = 0; b < kBufferCount; ++b) content.shared[b] = share(content.memory[b]);
@@ -139,7 +185,7 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   launch.threads = static_cast<std::uint32_t>(world_.options_.threads);
   launch.world = memory_.world();
   launch.program = *program;
-  return records_.add(call, content, launch);
+  return records_.add(call, content, launch, copy);
 }
 
 Result<const ProgramHeader*> GpuRank::upload(const std::shared_ptr<const WorldPrograms>& programs) {
@@ -171,25 +217,23 @@ Result<std::byte*> GpuRank::scratch(std::size_t bytes) {
 
 // Behind the rank's last call, on whatever stream that was.
 Status GpuRank::follow(StreamHandle stream) {
-  if (has_last_stream_ && last_stream_ != stream) {
-    const auto captured = device().is_capturing(last_stream_);
-    TUTTI_TRY(captured);
-    if (*captured)  // a mark in it would make this call a part of the graph
-      return Status(StatusCode::invalid_argument,
-                    fmt::format("rank {}: the stream of its last call is being captured; end that "
-                                "before a call on another stream",
-                                rank_));
-    if (last_event_ == nullptr) {
-      const auto event = device().make_event();
-      TUTTI_TRY(event);
-      last_event_ = *event;
-    }
-    TUTTI_TRY(device().record(last_event_, last_stream_));
-    TUTTI_TRY(device().wait_event(stream, last_event_));
+  EventHandle const event = last_event_;
+  if (event == nullptr || last_stream_ == stream) return Status();
+  return device().wait_event(stream, event);
+}
+
+// At once, and not when the next call needs it: by then the stream may be gone, or be captured.
+Status GpuRank::mark(StreamHandle stream) {
+  EventHandle event = last_event_;
+  if (event == nullptr) {
+    const auto made = device().make_event();
+    TUTTI_TRY(made);
+    event = *made;
   }
   last_stream_ = stream;
-  has_last_stream_ = true;
-  return Status();
+  const Status status = device().record(event, stream);
+  last_event_ = event;
+  return status;
 }
 
 }  // namespace tutti::runtime::gpu

@@ -1,5 +1,5 @@
-// rank_memory.cc: see rank_memory.hpp. One piece of memory: control memory, then states of peers,
-// sequences, two tables of pointers, and the view of the world that points at all of it.
+// rank_memory.cc: see rank_memory.hpp. One piece of memory: control memory, farewells, states of
+// peers, sequences, two tables of pointers, and the view of the world that points at all of it.
 #include "runtime/gpu/host/rank_memory.hpp"
 
 #include <atomic>
@@ -19,13 +19,15 @@ std::size_t aligned(std::size_t bytes) {
 // Where the parts begin.
 struct Layout {
   explicit Layout(const ControlShape& shape)
-      : peers(aligned(shape.bytes())),
+      : farewells(aligned(shape.bytes())),
+        peers(aligned(farewells + shape.ranks * sizeof(std::uint64_t))),
         sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
         controls(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
         bases(aligned(controls + shape.ranks * sizeof(std::byte*))),
         world(aligned(bases + shape.ranks * kRegionCount * sizeof(std::byte*))),
         bytes(aligned(world + sizeof(DeviceWorld))) {}
 
+  std::size_t farewells;
   std::size_t peers;
   std::size_t sequences;
   std::size_t controls;
@@ -90,8 +92,25 @@ ErrorRecord RankMemory::error() const {
 }
 
 Status RankMemory::give_notice(Why why, std::uint32_t culprit) const {
+  return give_notice_to(memory_, why, culprit);
+}
+
+Status RankMemory::give_notice_to(std::byte* control, Why why, std::uint32_t culprit) const {
   const std::uint64_t notice = make_notice(why, culprit);
-  return device_->copy_in(memory_, &notice, sizeof notice);
+  return device_->copy_in(control, &notice, sizeof notice);
+}
+
+Status RankMemory::say_goodbye(std::byte* control) const {
+  const std::uint64_t left = 1;
+  const std::size_t at = Layout(shape_).farewells + static_cast<std::size_t>(rank_) * sizeof left;
+  return device_->copy_in(control + at, &left, sizeof left);
+}
+
+Result<bool> RankMemory::has_left(Rank peer) const {
+  std::uint64_t left = 0;
+  const std::size_t at = Layout(shape_).farewells + static_cast<std::size_t>(peer) * sizeof left;
+  TUTTI_TRY(device_->copy_out(&left, memory_ + at, sizeof left));
+  return left != 0;
 }
 
 }  // namespace tutti::runtime::gpu

@@ -37,10 +37,19 @@ class RankMemory {
   // Tells the rank where the control memory of all ranks is. Blocking.
   Status connect(std::span<std::byte* const> controls);
 
+  // Words of the host that stand behind the control memory, on each rank at the same place: by
+  // peer, whether it has left the world for good. Tells the rank whose control memory this is.
+  // Blocking.
+  Status say_goodbye(std::byte* control) const;
+  // Whether the peer has said so. Blocking.
+  Result<bool> has_left(Rank peer) const;
+
   // The rank's first failure, as far as it is known by now; `why` is none before.
   ErrorRecord error() const;
   // Makes all blocks of the rank leave, now and in later calls. Any thread.
   Status give_notice(Why why, std::uint32_t culprit) const;
+  // The same for the peer whose control memory this is.
+  Status give_notice_to(std::byte* control, Why why, std::uint32_t culprit) const;
 
  private:
   RankMemory(Device& device, const ControlShape& shape, Rank rank)

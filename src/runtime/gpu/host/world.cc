@@ -8,6 +8,7 @@
 
 #include "base/try.hpp"
 #include "runtime/gpu/device_cut.hpp"
+#include "runtime/gpu/host/world_options.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -29,9 +30,8 @@ Result<AllTenants> count_tenants(std::span<Device* const> devices) {
     if (devices[rank] == nullptr)
       return Status(
           StatusCode::unsupported,
-          fmt::format("rank {} has no device in this process: ranks of other processes would need "
-                      "memory shared by CUDA IPC, which is not done; make all ranks threads of one "
-                      "process",
+          fmt::format("rank {} has no device in this process; ranks of several processes join a "
+                      "world one by one",
                       rank),
           static_cast<int>(rank));
     Tenants& tenants = all[devices[rank]->id()];
@@ -40,6 +40,8 @@ Result<AllTenants> count_tenants(std::span<Device* const> devices) {
   }
   return all;
 }
+
+}  // namespace
 
 Status check_options(const GpuOptions& options) {
   const auto refuse = [](const std::string& text) {
@@ -67,6 +69,8 @@ Status check_options(const GpuOptions& options) {
   if (options.timeout.count() < 0) return refuse("a timeout must not be negative; 0 is none");
   return Status();
 }
+
+namespace {
 
 // Channels that all ranks of this device can have at once.
 Result<int> channels_that_fit(const Tenants& tenants, const GpuOptions& options) {
@@ -110,6 +114,8 @@ Status join_devices(const AllTenants& all) {
   return Status();
 }
 
+}  // namespace
+
 ControlShape shape_of(const GpuOptions& options, std::size_t ranks, int channels) {
   ControlShape shape;
   shape.ranks = static_cast<std::uint32_t>(ranks);
@@ -119,8 +125,6 @@ ControlShape shape_of(const GpuOptions& options, std::size_t ranks, int channels
   shape.flagged_bytes = static_cast<std::uint32_t>(options.flagged_bytes);
   return shape;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<GpuWorld>> GpuWorld::make(std::span<Device* const> devices,
                                                  const GpuOptions& options) {
@@ -154,23 +158,43 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::make(std::span<Device* const> device
   return world;
 }
 
-// Kernels leave by themselves, but a rank's still tells all others why: no memory goes before.
+// Kernels leave by themselves, but a rank's still tells all others why: no memory goes before. That
+// of other processes may be gone, and is left alone.
 GpuWorld::~GpuWorld() {
-  static_cast<void>(abort());
-  for (const auto& rank : ranks_) static_cast<void>(rank->device().finish());
+  for (const auto& rank : ranks_)
+    if (rank) static_cast<void>(rank->memory_.give_notice(Why::aborted, 0));
+  for (const auto& rank : ranks_)
+    if (rank) rank->wait();
+  for (const Peer& peer : peers_)
+    if (peer.imported) rank(own_).device().forget_memory(peer.control);
 }
 
 std::size_t GpuWorld::memory_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& rank : ranks_) bytes += rank->memory_.bytes();
+  for (const auto& rank : ranks_)
+    if (rank) bytes += rank->memory_.bytes();
   return bytes;
 }
 
-Status GpuWorld::abort() {
+bool GpuWorld::is_idle() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+    if (!rank) return true;
+    const auto idle = rank->is_idle();
+    return idle.ok() && *idle;
+  });
+}
+
+Status GpuWorld::abort(Rank culprit) {
   aborted_.store(true, std::memory_order_relaxed);
   Status first;
-  for (const auto& rank : ranks_)
-    if (const Status told = rank->memory_.give_notice(Why::aborted, 0); first.ok()) first = told;
+  const auto who = static_cast<std::uint32_t>(culprit == Status::kUnknownRank ? 0 : culprit + 1);
+  for (const auto& rank : ranks_) {
+    if (!rank) continue;
+    if (const Status told = rank->memory_.give_notice(Why::aborted, who); first.ok()) first = told;
+  }
+  // They may be gone, and hear of it from their kernels, too.
+  for (const Peer& peer : peers_)
+    static_cast<void>(rank(own_).memory_.give_notice_to(peer.control, Why::aborted, who));
   return first;
 }
 

@@ -2,7 +2,9 @@
 // writes down what a call is, and launches one kernel for each rank.
 //
 // All ranks are of one process: threads, or one thread that speaks for all of them. They share one
-// device, or devices that address each other's memory.
+// device, or devices that address each other's memory. Or they are of several processes of a host:
+// then each has a world object of its own, in which it is the only one, and the control memory of
+// the others is mapped.
 //
 // A rank's kernel waits on its device for those of its peers. So all of them must be on their
 // devices at once: make() refuses what cannot be, and callers must not put what a peer's call comes
@@ -16,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +49,17 @@ inline constexpr int kChannelsMax = 32;
 
 class GpuWorld;
 
+// A rank that joins others, of this process or another one of this host.
+struct GpuSeat {
+  Device* device = nullptr;
+  Rank rank = 0;
+  int ranks = 1;
+  int ranks_per_device = 1;  // of any device at most
+  std::string process;       // equal exactly for ranks of one process
+  // Gives what each rank says to all of them. All ranks call it equally often. Blocking.
+  std::function<Result<std::vector<std::string>>(const std::string&)> exchange;
+};
+
 // One rank's side of a world.
 //
 // Threading  one thread at a time; different ranks from different threads.
@@ -58,8 +72,9 @@ class GpuRank {
   // Enqueues the call on the stream of the rank's device and returns. A stream that is being
   // captured gets it, too, and the graph may be launched again and again: each time is a further
   // call. Calls of a rank follow each other also when their streams differ; what is captured, and
-  // launches of graphs, the caller orders. A stream lives until the rank's next call on another.
-  // Errors  invalid_argument, unsupported: this call cannot be made, and nothing has happened;
+  // launches of graphs, the caller orders. An all_to_all may be in place: its input is copied
+  // first. Errors  invalid_argument, unsupported: this call cannot be made, and nothing has
+  // happened;
   //         what an earlier call failed with, for ever: the world is broken then.
   // Blocking  at the first time of such a call: until the device has been told of it.
   Status call(const GpuCall& call, StreamHandle stream);
@@ -68,6 +83,8 @@ class GpuRank {
   Status synchronize(StreamHandle stream);
   // How the calls went that are over by now.
   Status failure() const;
+  // Whether all calls are over that were enqueued so far, but for those of graphs. Any thread.
+  Result<bool> is_idle() const;
 
   Rank rank() const { return rank_; }
   Device& device() const { return memory_.device(); }
@@ -80,7 +97,9 @@ class GpuRank {
   Result<PreparedCall*> prepare(const GpuCall& call);
   Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
   Result<std::byte*> scratch(std::size_t bytes);
+  void wait();
   Status follow(StreamHandle stream);
+  Status mark(StreamHandle stream);
   MemoryRef share(const std::byte* memory) const;
 
   GpuWorld& world_;
@@ -95,9 +114,9 @@ class GpuRank {
   std::vector<std::byte*> allocations_;  // programs, and all scratch memory that there ever was
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
-  StreamHandle last_stream_ = nullptr;
-  bool has_last_stream_ = false;
-  EventHandle last_event_ = nullptr;
+  StreamHandle last_stream_ = nullptr;  // may be gone by now: only compared
+  bool is_in_graphs_ = false;
+  std::atomic<EventHandle> last_event_ = nullptr;  // behind the last call on it; null: none yet
 };
 
 class GpuWorld {
@@ -108,23 +127,45 @@ class GpuWorld {
   //         the numbers and what to do.
   static Result<std::unique_ptr<GpuWorld>> make(std::span<Device* const> devices,
                                                 const GpuOptions& options = {});
+  // One rank of a world of several processes. `options.channels` is not 0, and the same on all
+  // ranks; messages go through slots whatever `options.direct` says. All ranks call it, and it
+  // succeeds on all of them or on none. Blocking.
+  // Errors  those of the exchange; unsupported: a rank could not, with the first one's reason.
+  static Result<std::unique_ptr<GpuWorld>> join(const GpuSeat& seat, const GpuOptions& options);
   GpuWorld(const GpuWorld&) = delete;
   GpuWorld& operator=(const GpuWorld&) = delete;
-  // Aborts, so that nothing waits for ever, and frees, as soon as the devices have nothing left to
-  // do. Graphs of the world must not run any more.
+  // Aborts, so that nothing waits for ever, and frees when all calls are over. Graphs of the world
+  // must not be launched any more.
   ~GpuWorld();
 
-  int ranks() const { return static_cast<int>(ranks_.size()); }
+  int ranks() const { return static_cast<int>(shape_.ranks); }
+  // Requires  a rank of this object.
   GpuRank& rank(Rank rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   const ControlShape& shape() const { return shape_; }
   const GpuOptions& options() const { return options_; }
   std::size_t memory_bytes() const;  // of all ranks, without scratch memory and records
 
-  // Ends all calls, those under way and those to come, in failure. Any thread.
-  Status abort();
+  // Whether all calls of all ranks are over, but for those of graphs, or cannot be known. Any
+  // thread.
+  bool is_idle() const;
+
+  // Ends all calls, those under way and those to come, in failure; of other processes, too, as far
+  // as they are there. `culprit`: the rank that is told to be where it began. Any thread.
+  Status abort(Rank culprit = Status::kUnknownRank);
+
+  // Says that the process of this peer is gone: calls under way and to come fail, and name it.
+  // Until there is one, nothing has failed. Any thread.
+  Status tell_lost(Rank peer);
+
+  // Tells ranks of other processes that this one makes no further calls.
+  void say_goodbye();
+  // Whether all of them have said so: before that, their kernels may use this rank's memory.
+  bool have_others_left() const;
+  bool has_left(Rank peer) const;
 
  private:
   friend class GpuRank;
+  class Joining;
   GpuWorld(const GpuOptions& options, const ControlShape& shape, std::size_t devices,
            std::unique_ptr<Plans> plans)
       : options_(options), shape_(shape), devices_(devices), plans_(std::move(plans)) {}
@@ -140,7 +181,15 @@ class GpuWorld {
   const ControlShape shape_;
   const std::size_t devices_;
   std::unique_ptr<Plans> plans_;
-  std::vector<std::unique_ptr<GpuRank>> ranks_;
+  std::vector<std::unique_ptr<GpuRank>> ranks_;  // null: of another process, or another object
+  // Of a rank that has joined, by peer: its control memory as it is mapped here.
+  struct Peer {
+    Rank rank = 0;
+    std::byte* control = nullptr;
+    bool imported = false;
+  };
+  std::vector<Peer> peers_;
+  Rank own_ = Status::kUnknownRank;  // the one that has joined
   std::atomic<bool> aborted_ = false;
 };
 

@@ -1,0 +1,172 @@
+// world_join.cc: a device world whose ranks are of several processes of a host: one rank, with the
+// control memory of all others mapped. See GpuWorld::join() in world.hpp.
+//
+// Ranks say twice how they fare: with their memory, and once they have that of all others. So all
+// come to the same end, whoever could not.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/try.hpp"
+#include "runtime/gpu/host/world.hpp"
+#include "runtime/gpu/host/world_options.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+constexpr std::size_t kProcessBytes = 64;
+
+// What a rank says of its memory. Addresses are of use to ranks of the same process only.
+struct Card {
+  char process[kProcessBytes] = {};
+  std::uintptr_t control = 0;
+  std::uintptr_t device = 0;
+  MemoryHandle handle = {};
+};
+static_assert(std::is_trivially_copyable_v<Card>);
+
+// A card, or why there is none.
+std::string text_of(const Result<Card>& card) {
+  std::string text(1, card.ok() ? '+' : '-');
+  if (!card.ok()) return text + card.status().message();
+  text.append(reinterpret_cast<const char*>(&*card), sizeof(Card));
+  return text;
+}
+
+// That of the first rank which has none is everybody's failure.
+Result<std::vector<Card>> cards_of(const std::vector<std::string>& texts) {
+  std::vector<Card> cards(texts.size());
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    const std::string& text = texts[rank];
+    if (text.size() != 1 + sizeof(Card) || text.front() != '+')
+      return Status(
+          StatusCode::unsupported,
+          fmt::format("rank {}: {}", rank, text.empty() ? "said nothing" : text.substr(1)),
+          static_cast<int>(rank));
+    std::memcpy(&cards[rank], text.data() + 1, sizeof(Card));
+  }
+  return cards;
+}
+
+}  // namespace
+
+// The making of one.
+class GpuWorld::Joining {
+ public:
+  Joining(const GpuSeat& seat, const GpuOptions& options) : seat_(seat), options_(options) {}
+
+  Result<std::unique_ptr<GpuWorld>> run() {
+    const auto texts = seat_.exchange(text_of(make_card()));
+    TUTTI_TRY(texts);
+    const auto cards = cards_of(*texts);
+    TUTTI_TRY(cards);
+    const Status connected = connect(*cards);
+    const auto outcomes = seat_.exchange(connected.ok() ? std::string() : connected.message());
+    TUTTI_TRY(outcomes);
+    for (std::size_t rank = 0; rank < outcomes->size(); ++rank)
+      if (const std::string& why = (*outcomes)[rank]; !why.empty())
+        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why),
+                      static_cast<int>(rank));
+    return std::move(world_);
+  }
+
+ private:
+  Result<Card> make_card() {
+    TUTTI_TRY(check_options(options_));
+    if (options_.channels < 1)
+      return Status(StatusCode::invalid_argument, "ranks that join have a number of channels");
+    if (seat_.device == nullptr) return Status(StatusCode::unsupported, "it has no device");
+    options_.direct = false;
+    TUTTI_TRY(make_world());
+    RankMemory& memory = world_->rank(seat_.rank).memory_;
+    const auto handle = seat_.device->export_memory(memory.control());
+    TUTTI_TRY(handle);
+    Card card;
+    std::memcpy(card.process, seat_.process.data(), std::min(kProcessBytes, seat_.process.size()));
+    card.control = reinterpret_cast<std::uintptr_t>(memory.control());
+    card.device = reinterpret_cast<std::uintptr_t>(seat_.device);
+    card.handle = *handle;
+    return card;
+  }
+
+  Status make_world() {
+    PlansOptions planning;
+    planning.ranks = seat_.ranks;
+    planning.ranks_per_device = seat_.ranks_per_device;
+    planning.channels = options_.channels;
+    planning.slot_bytes = options_.slot_bytes;
+    planning.direct = false;
+    planning.algorithm = options_.algorithm;
+    auto plans = Plans::make(planning);
+    TUTTI_TRY(plans);
+    const auto ranks = static_cast<std::size_t>(seat_.ranks);
+    const ControlShape shape = shape_of(options_, ranks, options_.channels);
+    auto memory = RankMemory::make(*seat_.device, shape, seat_.rank);
+    TUTTI_TRY(memory);
+    // Where the memory of all lies nobody asks: messages go through slots.
+    world_.reset(new GpuWorld(options_, shape, 1, *std::move(plans)));
+    world_->own_ = seat_.rank;
+    world_->ranks_.resize(ranks);
+    world_->ranks_[static_cast<std::size_t>(seat_.rank)].reset(
+        new GpuRank(*world_, seat_.rank, *std::move(memory), options_.records));
+    return Status();
+  }
+
+  Status connect(const std::vector<Card>& cards) {
+    std::vector<std::byte*> controls;
+    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+      const auto number = static_cast<Rank>(rank);
+      const auto control = control_of(number, cards);
+      if (!control.ok()) return control.status().with_context(fmt::format("of rank {}", rank));
+      controls.push_back(*control);
+    }
+    return world_->rank(seat_.rank).memory_.connect(controls);
+  }
+
+  Result<std::byte*> control_of(Rank rank, const std::vector<Card>& cards) {
+    const Card& mine = cards[static_cast<std::size_t>(seat_.rank)];
+    const Card& card = cards[static_cast<std::size_t>(rank)];
+    auto* const here = reinterpret_cast<std::byte*>(card.control);  // NOLINT(*-int-to-ptr)
+    if (rank == seat_.rank) return here;
+    if (std::memcmp(card.process, mine.process, kProcessBytes) == 0) {
+      auto* const device = reinterpret_cast<Device*>(card.device);  // NOLINT(*-int-to-ptr)
+      TUTTI_TRY(seat_.device->reach(*device));
+      world_->peers_.push_back({rank, here, false});
+      return here;
+    }
+    const auto imported = seat_.device->import_memory(card.handle);
+    TUTTI_TRY(imported);
+    world_->peers_.push_back({rank, *imported, true});
+    return *imported;
+  }
+
+  const GpuSeat& seat_;
+  GpuOptions options_;
+  std::unique_ptr<GpuWorld> world_;
+};
+
+Result<std::unique_ptr<GpuWorld>> GpuWorld::join(const GpuSeat& seat, const GpuOptions& options) {
+  return Joining(seat, options).run();
+}
+
+Status GpuWorld::tell_lost(Rank peer) {
+  return rank(own_).memory_.give_notice(Why::peer_failed, static_cast<std::uint32_t>(peer) + 1);
+}
+
+void GpuWorld::say_goodbye() {
+  for (const Peer& peer : peers_) static_cast<void>(rank(own_).memory_.say_goodbye(peer.control));
+}
+
+bool GpuWorld::have_others_left() const {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& peer) { return has_left(peer.rank); });
+}
+
+bool GpuWorld::has_left(Rank peer) const {
+  const auto left = ranks_[static_cast<std::size_t>(own_)]->memory_.has_left(peer);
+  return left.ok() && *left;
+}
+
+}  // namespace tutti::runtime::gpu
