@@ -135,6 +135,11 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      "Whether plain buffers (malloc) are made such that peers can reach them, at their first call.",
      false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.share_heap); }},
+    {"TUTTI_GPU_KERNELS", "0|1", "1",
+     "Whether libnccl.so.2 makes calls in device memory by kernels where all ranks are in one "
+     "process; 0 stages them in the host's memory.",
+     false,
+     [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.gpu_kernels); }},
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},

@@ -54,6 +54,7 @@ struct Config {
   ProgressChoice progress = ProgressChoice::automatic;
   bool checksums = false;
   bool share_heap = false;
+  bool gpu_kernels = true;
   CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "nccl/device_meeting.hpp"
 
 namespace tutti::nccl {
 
@@ -22,22 +23,44 @@ Comm::~Comm() {
 }
 
 Status Comm::make(const Maker& maker) {
+  TUTTI_TRY(connect(maker));
+  auto devices = meet_on_devices(communicator_, identity_.device);
+  if (!devices.ok()) return fail(devices.status());
+  device_side_.join(*std::move(devices));
+  become_ready();
+  return Status();
+}
+
+Status Comm::make(const Maker& maker, std::shared_ptr<DeviceGroup> devices) {
+  TUTTI_TRY(connect(maker));
+  device_side_.join(std::move(devices));
+  become_ready();
+  return Status();
+}
+
+Status Comm::connect(const Maker& maker) {
   Result<Communicator> made = maker();
-  if (!made.ok()) {
-    const Status why = note(made.status());
-    phase_.store(Phase::failed, std::memory_order_release);
-    return why;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    communicator_ = *std::move(made);
-    rank_.store(communicator_.rank(), std::memory_order_relaxed);
-    size_.store(communicator_.size(), std::memory_order_relaxed);
-    phase_.store(Phase::ready, std::memory_order_release);
-  }
+  if (!made.ok()) return fail(made.status());
+  const std::lock_guard lock(mutex_);
+  communicator_ = *std::move(made);
+  connected_ = true;
+  rank_.store(communicator_.rank(), std::memory_order_relaxed);
+  size_.store(communicator_.size(), std::memory_order_relaxed);
   // Who aborted meanwhile did not have it yet.
   if (aborted_.load()) communicator_.abort();
   return Status();
+}
+
+Status Comm::fail(const Status& why) {
+  const Status noted = note(why);
+  phase_.store(Phase::failed, std::memory_order_release);
+  return noted;
+}
+
+void Comm::become_ready() {
+  const std::lock_guard lock(mutex_);
+  phase_.store(Phase::ready, std::memory_order_release);
+  if (aborted_.load()) device_side_.abort_kernels(rank());
 }
 
 Status Comm::bad_news() const {
@@ -65,8 +88,11 @@ Status Comm::usable() const {
 }
 
 Status Comm::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return failure_;
+  }
+  return device_side_.kernel_failure(rank());
 }
 
 // A refused argument leaves the communicator as it was; everything else is final there, too.
@@ -118,24 +144,27 @@ Status Comm::run(std::span<const Call> calls) {
 void Comm::abort() {
   aborted_.store(true);
   const std::lock_guard lock(mutex_);
-  if (phase() == Phase::ready) communicator_.abort();
+  if (connected_) communicator_.abort();
+  if (phase() == Phase::ready) device_side_.abort_kernels(rank());
 }
 
 Status Comm::revoke() {
   const std::lock_guard lock(mutex_);
   // Its state only leaves `ready` under this lock.
   if (phase() != Phase::ready) return Status(StatusCode::unsupported, "there is nothing to revoke");
+  device_side_.abort_kernels(rank());
   return communicator_.revoke();
 }
 
 Status Comm::close() {
-  device_side_.finish();
+  device_side_.finish(rank());
   const std::lock_guard in_use(in_use_);
   Communicator closing;
   {
     const std::lock_guard lock(mutex_);
     if (phase() != Phase::ready) return Status();
     closing = std::move(communicator_);
+    connected_ = false;
     phase_.store(Phase::closed, std::memory_order_release);
   }
   return closing.close();

@@ -50,6 +50,7 @@ class Comm {
   Rank rank() const { return rank_.load(std::memory_order_relaxed); }
   int size() const { return size_.load(std::memory_order_relaxed); }
   DeviceSide& device_side() { return device_side_; }
+  const DeviceSide& device_side() const { return device_side_; }
   bool blocking() const { return identity_.blocking; }
   const CommIdentity& identity() const { return identity_; }  // as it was to be
 
@@ -57,8 +58,11 @@ class Comm {
 
   using Maker = std::function<Result<Communicator>()>;
 
-  // Here and now: what it became.
+  // Here and now: what it became. All its ranks do so at the same time: they find out whether
+  // kernels can make their calls in device memory.
   Status make(const Maker& maker);
+  // The same of one whose group on devices is known, or null: nobody waits for anybody.
+  Status make(const Maker& maker, std::shared_ptr<DeviceGroup> devices);
   // The thread on which it is made by somebody else, who has a share in it.
   void made_by(std::thread thread) { maker_ = std::move(thread); }
   // For makers that wait for others: aborted once abort() was called.
@@ -107,6 +111,9 @@ class Comm {
   };
 
   std::span<const Call> out_of_place(std::span<const Call> calls);
+  Status connect(const Maker& maker);
+  Status fail(const Status& why);
+  void become_ready();
 
   std::thread maker_;
   std::atomic<Rank> rank_;
@@ -116,6 +123,7 @@ class Comm {
   std::atomic<bool> aborted_{false};
   std::mutex in_use_;
   Communicator communicator_;
+  bool connected_ = false;                      // it is one that can be aborted; under mutex_
   std::vector<Call> replaced_;                  // calls whose inputs were copied away
   std::vector<std::vector<std::byte>> copies_;  // those inputs, until the next calls
 

@@ -119,24 +119,71 @@ Status DeviceSide::make_worker(Comm& comm) {
   return Status();
 }
 
-Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, const std::vector<Call>& calls) {
-  std::unique_lock lock(mutex_);
-  if (stream == nullptr && in_host_memory(calls, comm.rank(), comm.size())) {
-    if (!worker_) return false;
-    const auto wait = worker_->wait_for_launches();
-    TUTTI_TRY(wait);
-    lock.unlock();  // so that an abort can end the wait
-    (*wait)();
-    return false;
-  }
+Result<bool> DeviceSide::is_for_kernels(const Comm& comm, const Call& call) const {
+  if (!group_ || !DeviceGroup::takes(call)) return false;
+  return is_in_device_memory(*loaded_driver(), call, comm.rank(), comm.size(), place_.ordinal);
+}
+
+Status DeviceSide::launch_staged(Comm& comm, void* stream, std::vector<Call>& calls) {
+  if (calls.empty()) return Status();
   if (!worker_)
     TUTTI_TRY(make_worker(comm).with_context(
         fmt::format("rank {}: {}", comm.rank(), to_string(calls.front().kind))));
   TUTTI_TRY(worker_->launch(stream, calls));
+  calls.clear();
+  return Status();
+}
+
+// Ranks may group what they call in different ways, but collectives come in the same order on all:
+// none may get before another that is to be staged. Transfers have no place in that order.
+Status DeviceSide::launch(Comm& comm, void* stream, const std::vector<Call>& calls) {
+  std::vector<Call> staged;
+  std::vector<Call> transfers;
+  for (const Call& call : calls) {
+    if (call.kind == CallKind::send || call.kind == CallKind::recv) {
+      transfers.push_back(call);
+      continue;
+    }
+    const auto for_kernels = is_for_kernels(comm, call);
+    TUTTI_TRY(for_kernels);
+    if (*for_kernels) {
+      TUTTI_TRY(launch_staged(comm, stream, staged));
+      const auto launched = group_->launch(comm.rank(), call, stream);
+      TUTTI_TRY(launched);
+      if (*launched) continue;
+    }
+    staged.push_back(call);
+  }
+  staged.insert(staged.end(), transfers.begin(), transfers.end());
+  return launch_staged(comm, stream, staged);
+}
+
+// Without the lock, so that an abort can end the wait.
+Status DeviceSide::wait_for_earlier(Comm& comm, std::unique_lock<std::mutex>& lock) {
+  std::function<void()> wait_for_worker;
+  if (worker_) {
+    auto wait = worker_->wait_for_launches();
+    TUTTI_TRY(wait);
+    wait_for_worker = *std::move(wait);
+  }
+  lock.unlock();
+  if (group_) TUTTI_TRY(comm.note(group_->wait(comm.rank())));
+  if (wait_for_worker) wait_for_worker();
+  return Status();
+}
+
+Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, const std::vector<Call>& calls) {
+  std::unique_lock lock(mutex_);
+  if (stream == nullptr && in_host_memory(calls, comm.rank(), comm.size())) {
+    TUTTI_TRY(wait_for_earlier(comm, lock));
+    return false;
+  }
+  TUTTI_TRY(launch(comm, stream, calls));
   return true;
 }
 
-void DeviceSide::finish() {
+void DeviceSide::finish(Rank rank) {
+  if (group_) static_cast<void>(group_->wait(rank));
   const std::lock_guard lock(mutex_);
   worker_.reset();
 }

@@ -1,6 +1,6 @@
 // device_side.hpp: what a communicator has to do with a GPU: the context of the device that was
-// current when it was made, or else when it was first needed, and the worker that makes its calls
-// on streams.
+// current when it was made, or else when it was first needed; the group whose kernels make its
+// calls in device memory, where there is one; and the worker that makes all others on streams.
 //
 // A program that never came near CUDA pays nothing: without the driver's library in the process
 // there is no device memory that could be asked about.
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "nccl/call.hpp"
+#include "nccl/device_group.hpp"
 #include "nccl/stream_worker.hpp"
 #include "transport/cuda/driver.hpp"
 
@@ -41,24 +42,42 @@ class DeviceSide {
 
   int ordinal() const { return place_.ordinal; }
 
+  // Whose kernels make calls; null: no kernels do. Before the communicator is ready.
+  void join(std::shared_ptr<DeviceGroup> group) { group_ = std::move(group); }
+
   // No call can be about a device's memory unless it names a stream.
   bool is_none() const { return loaded_driver() == nullptr; }
 
   // True when the calls are on the stream now, which goes on when they are done; false when they
   // are in host memory and no stream was given: then they are the caller's to make, and it is their
-  // turn. Blocking  in the latter case, until those are made that were enqueued before.
+  // turn. Collectives are made in their order, transfers between two ranks after them.
+  // Blocking  in the latter case, until those are made that were enqueued before.
   // Errors  unsupported: a stream where there is no driver; those of the driver.
   Result<bool> enqueue(Comm& comm, void* stream, const std::vector<Call>& calls);
 
+  // How the calls went that kernels have made by now.
+  Status kernel_failure(Rank rank) const { return group_ ? group_->failure(rank) : Status(); }
+  // Ends those that kernels make or are to make. Threading: any thread.
+  void abort_kernels(Rank rank) {
+    if (group_) group_->abort(rank);
+  }
+  // Of this rank, for its kernels. Units: bytes.
+  std::size_t memory_bytes() const { return group_ ? group_->memory_bytes() : 0; }
+
   // Waits for what is on streams, and ends the worker. Blocking.
-  void finish();
+  void finish(Rank rank);
   // Ends it without waiting.
   void abandon();
 
  private:
   Status make_worker(Comm& comm);
+  Result<bool> is_for_kernels(const Comm& comm, const Call& call) const;
+  Status wait_for_earlier(Comm& comm, std::unique_lock<std::mutex>& lock);
+  Status launch(Comm& comm, void* stream, const std::vector<Call>& calls);
+  Status launch_staged(Comm& comm, void* stream, std::vector<Call>& calls);
 
-  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<DeviceGroup> group_;  // as it is once the communicator is ready
+  std::mutex mutex_;                    // guards what follows
   DevicePlace place_;
   std::unique_ptr<StreamWorker> worker_;
 };

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "nccl/device_meeting.hpp"
 #include "nccl/join.hpp"
 #include "runtime/access.hpp"
 #include "runtime/shrink.hpp"
@@ -63,11 +64,13 @@ Result<std::vector<std::shared_ptr<Comm>>> make_all(std::span<const int> devices
   }
   auto communicators = join_all(static_cast<int>(devices.size()));
   TUTTI_TRY(communicators);
+  const std::shared_ptr<DeviceGroup> together = group_of_process(places);
   std::vector<std::shared_ptr<Comm>> comms;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     auto comm = std::make_shared<Comm>(
         CommIdentity{static_cast<Rank>(i), static_cast<int>(devices.size()), places[i], true, {}});
-    TUTTI_TRY(comm->make([&]() -> Result<Communicator> { return std::move((*communicators)[i]); }));
+    TUTTI_TRY(comm->make([&]() -> Result<Communicator> { return std::move((*communicators)[i]); },
+                         together));
     comms.push_back(std::move(comm));
   }
   return comms;

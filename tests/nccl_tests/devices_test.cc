@@ -335,6 +335,69 @@ TEST_F(NcclDevices, Graphs) {
   for (CUgraph_st* const instance : instances) EXPECT_EQ(cudaGraphExecDestroy(instance), 0);
 }
 
+std::uint64_t memory_of(ncclComm_t comm) {
+  std::uint64_t bytes = 0;
+  EXPECT_EQ(ncclCommMemStats(comm, ncclStatGpuMemTotal, &bytes), ncclSuccess);
+  return bytes;
+}
+
+// By whichever way ranks of one process become a communicator: those that have memory of devices
+// for it have kernels. A launch that fails tells who makes a call.
+TEST_F(NcclDevices, KernelsMakeTheCallsOfRanksOfOneProcess) {
+  if (memory_of(ranks_[0].comm) == 0)
+    GTEST_SKIP() << "this build has no kernels, or they are turned off";
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<ncclComm_t> joined(kSize);
+  std::vector<ncclComm_t> halves(kSize);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kSize; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto r = static_cast<std::size_t>(rank);
+      EXPECT_EQ(cudaSetDevice(rank), 0);
+      EXPECT_EQ(ncclCommInitRank(&joined[r], kSize, id, rank), ncclSuccess);
+      EXPECT_EQ(ncclCommSplit(joined[r], rank == 3 ? NCCL_SPLIT_NOCOLOR : 0, 3 - rank, &halves[r],
+                              nullptr),
+                ncclSuccess);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const ncclComm_t comm : joined) EXPECT_GT(memory_of(comm), 0U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_GT(memory_of(halves[i]), 0U);
+    tutti_stand_in_fail("cuLaunchKernel", 719, 0);
+    EXPECT_NE(ncclAllReduce(ranks_[i].input, ranks_[i].output, kCount, ncclFloat, ncclSum,
+                            halves[i], ranks_[i].stream),
+              ncclSuccess);
+  }
+  // The test's own memory and streams serve any of them.
+  for (std::size_t i = 0; i < kSize; ++i) std::swap(joined[i], ranks_[i].comm);
+  enqueue([](Rank& r) {
+    return ncclAllReduce(r.input, r.output, kCount, ncclFloat, ncclSum, r.comm, r.stream);
+  });
+  synchronize();
+  expect_output(kCount, [](int, std::size_t i) { return sum_at(i); });
+  for (const ncclComm_t comm : joined) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  for (const ncclComm_t comm : halves) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+// What an aborted communicator had is not lost to those after it.
+TEST_F(NcclDevices, AreNotUsedUpByAborts) {
+  const std::uint64_t before = memory_of(ranks_[0].comm);
+  std::uint64_t later = 0;
+  for (int time = 0; time < 40; ++time) {
+    ncclComm_t comms[kSize];
+    ASSERT_EQ(ncclCommInitAll(comms, kSize, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    if (time == 0) later = memory_of(comms[0]);
+    EXPECT_EQ(memory_of(comms[0]), later);  // as many channels as the first had
+    EXPECT_EQ(ncclAllReduce(ranks_[0].input, ranks_[0].output, kCount, ncclFloat, ncclSum, comms[0],
+                            ranks_[0].stream),
+              ncclSuccess);
+    for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(ranks_[0].stream), 0);
+  }
+  EXPECT_EQ(before > 0, later > 0);
+}
+
 // A communicator that is destroyed has done what was enqueued; one that is aborted goes at once.
 TEST_F(NcclDevices, EndWithWorkOnTheStreams) {
   enqueue([](Rank& r) {

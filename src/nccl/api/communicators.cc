@@ -272,7 +272,10 @@ ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} is no ncclCommMemStat_t", static_cast<int>(stat)));
     });
-  return ask("ncclCommMemStats", comm, value, [&](const Comm&) { *value = 0; });
+  return ask("ncclCommMemStats", comm, value, [&](const Comm& found) {
+    const bool told = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
+    *value = told ? found.device_side().memory_bytes() : 0;
+  });
 }
 
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {

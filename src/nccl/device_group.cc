@@ -1,0 +1,179 @@
+// device_group.cc: see device_group.hpp.
+#include "nccl/device_group.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "nccl/memory_kind.hpp"
+
+namespace tutti::nccl {
+
+namespace gpu = runtime::gpu;
+
+namespace {
+
+constexpr std::chrono::microseconds kLook{50};  // between looks at a device that works
+
+std::optional<Collective> collective_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::all_reduce:
+      return Collective::all_reduce;
+    case CallKind::broadcast:
+      return Collective::broadcast;
+    case CallKind::reduce:
+      return Collective::reduce;
+    case CallKind::all_gather:
+      return Collective::all_gather;
+    case CallKind::reduce_scatter:
+      return Collective::reduce_scatter;
+    case CallKind::all_to_all:
+      return Collective::all_to_all;
+    case CallKind::gather:
+      return Collective::gather;
+    case CallKind::scatter:
+      return Collective::scatter;
+    case CallKind::send:
+    case CallKind::recv:
+      break;
+  }
+  return std::nullopt;
+}
+
+// Memory that this rank does not touch is left out: it may be anything.
+gpu::GpuCall for_kernels(const Call& call, Collective collective, Rank rank, int size) {
+  const Footprint bytes = footprint_of(call, rank, size);
+  gpu::GpuCall made;
+  made.collective = collective;
+  made.type = call.type;
+  made.op = call.op.op();
+  made.root = call.peer;
+  made.input = bytes.input_bytes > 0 ? call.input : nullptr;
+  made.output = bytes.output_bytes > 0 ? call.output : nullptr;
+  made.count = call.count;
+  return made;
+}
+
+// Both names of the stream that waits for all others of its context (cudaStreamLegacy is 1).
+bool is_default_stream(const void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 1; }
+
+}  // namespace
+
+Result<std::shared_ptr<DeviceGroup>> DeviceGroup::make(std::vector<int> ordinals,
+                                                       const gpu::GpuOptions& options,
+                                                       Stock& stock) {
+  auto tenancy = stock.make_world(ordinals, options);
+  TUTTI_TRY(tenancy);
+  return std::shared_ptr<DeviceGroup>(
+      new DeviceGroup(std::move(ordinals), stock, *std::move(tenancy)));
+}
+
+std::shared_ptr<DeviceGroup> DeviceGroup::make_joined(Rank rank, int size, int ordinal,
+                                                      std::unique_ptr<Stock::Tenancy> tenancy,
+                                                      Stock& stock) {
+  std::vector<int> ordinals(static_cast<std::size_t>(size), kElsewhere);
+  ordinals[static_cast<std::size_t>(rank)] = ordinal;
+  std::shared_ptr<DeviceGroup> made(
+      new DeviceGroup(std::move(ordinals), stock, std::move(tenancy)));
+  made->joined_ = true;
+  return made;
+}
+
+Status DeviceGroup::watch(std::span<const PeerProcess> peers) {
+  gpu::GpuWorld& world = tenancy_->world();
+  auto made = PeerWatch::make(peers, [&world](Rank peer) {
+    if (!world.has_left(peer)) static_cast<void>(world.tell_lost(peer));
+  });
+  TUTTI_TRY(made);
+  watch_ = *std::move(made);
+  return Status();
+}
+
+DeviceGroup::~DeviceGroup() {
+  watch_.reset();
+  if (joined_) tenancy_->world().say_goodbye();
+  if (aborted_ || joined_) stock_.retire(std::move(tenancy_));
+}
+
+// Kernels of two ranks on one stream would be one after the other, each waiting for the other.
+Status DeviceGroup::check_stream(Rank rank, const Call& call, void* stream) {
+  if (!is_default_stream(stream)) return Status();
+  const std::lock_guard lock(mutex_);
+  const int ordinal = ordinals_[static_cast<std::size_t>(rank)];
+  const auto [found, is_new] = on_default_stream_.emplace(ordinal, rank);
+  if (is_new || found->second == rank) return Status();
+  return Status(
+      StatusCode::invalid_argument,
+      fmt::format("rank {}: {}: rank {} is on device {}, too, and calls on its default "
+                  "stream as well, where one would wait for the other for ever; give each "
+                  "rank a stream of its own that does not wait for the default one",
+                  rank, to_string(call.kind), found->second, ordinal),
+      rank);
+}
+
+bool DeviceGroup::takes(const Call& call) {
+  return collective_of(call.kind).has_value() && call.op.special() == nullptr;
+}
+
+Result<bool> DeviceGroup::launch(Rank rank, const Call& call, void* stream) {
+  const auto collective = collective_of(call.kind);
+  TUTTI_TRY(check_stream(rank, call, stream));
+  const int size = static_cast<int>(ordinals_.size());
+  const Status status = this->rank(rank).call(for_kernels(call, *collective, rank, size), stream);
+  // Of what no rank can do: it was found out before anything else.
+  if (status.code() == StatusCode::unsupported) return false;
+  TUTTI_TRY(status);
+  return true;
+}
+
+Status DeviceGroup::failure(Rank rank) const { return this->rank(rank).failure(); }
+
+Status DeviceGroup::wait(Rank rank) const {
+  for (;;) {
+    TUTTI_TRY(failure(rank));
+    const auto idle = this->rank(rank).is_idle();
+    TUTTI_TRY(idle);
+    if (*idle) return failure(rank);
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+void DeviceGroup::abort(Rank rank) {
+  aborted_ = true;
+  static_cast<void>(tenancy_->world().abort(rank));
+}
+
+std::size_t DeviceGroup::memory_bytes() const {
+  const auto elsewhere = std::count(ordinals_.begin(), ordinals_.end(), kElsewhere);
+  return tenancy_->world().memory_bytes() /
+         (ordinals_.size() - static_cast<std::size_t>(elsewhere));
+}
+
+Result<bool> is_in_device_memory(const transport::cuda::Driver& driver, const Call& call, Rank rank,
+                                 int size, int ordinal) {
+  const Footprint bytes = footprint_of(call, rank, size);
+  const auto look = [&](const void* memory, std::size_t touched) -> Result<bool> {
+    if (touched == 0) return true;
+    const auto kind = memory_kind_of(&driver, memory);
+    TUTTI_TRY(kind);
+    // What the driver moves to and fro belongs to no single context.
+    if (!kind->device || kind->context == nullptr || kind->ordinal == ordinal) return kind->device;
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("rank {}: {}: the memory at {} is device {}'s, and the rank is on "
+                              "device {}",
+                              rank, to_string(call.kind), memory, kind->ordinal, ordinal),
+                  rank);
+  };
+  const auto input = look(call.input, bytes.input_bytes);
+  TUTTI_TRY(input);
+  const auto output = look(call.output, bytes.output_bytes);
+  TUTTI_TRY(output);
+  return *input && *output;
+}
+
+}  // namespace tutti::nccl

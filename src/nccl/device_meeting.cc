@@ -1,0 +1,283 @@
+// device_meeting.cc: see device_meeting.hpp.
+#include "nccl/device_meeting.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/try.hpp"
+#include "nccl/process.hpp"
+#include "runtime/host.hpp"
+#include "runtime/world.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr std::size_t kNameBytes = 64;
+using Name = std::array<char, kNameBytes>;  // the beginning of one
+
+Name name_of(std::string_view text) {
+  Name name = {};
+  std::copy_n(text.begin(), std::min(text.size(), name.size()), name.begin());
+  return name;
+}
+
+// What ranks tell each other.
+struct Card {
+  Name machine = {};          // its kernel
+  Name process = {};          // its process_identity()
+  Name device = {};           // on the bus of the machine
+  std::uint64_t names = 0;    // of processes by their numbers: equal where these mean the same
+  std::uint64_t meeting = 0;  // rank 0's: which of its process's
+  std::int32_t number = 0;    // of the process
+  std::int32_t ordinal = 0;   // of the device, in its process
+  std::uint32_t has_device = 0;
+  std::uint32_t unused = 0;
+};
+
+// Kernels are loaded into the primary context, and can do nothing in others.
+bool is_primary(const transport::cuda::Driver& driver, const DevicePlace& place) {
+  const auto device = driver.device(place.ordinal);
+  if (!device.ok()) return false;
+  const auto primary = driver.retain_primary(*device);
+  if (!primary.ok()) return false;
+  static_cast<void>(driver.release_primary(*device));
+  return *primary == place.context;
+}
+
+// What of the settings kernels do not heed is heeded by staging.
+bool kernels_may(const base::Config& config) {
+  const bool near = config.transport == base::TransportChoice::automatic ||
+                    config.transport == base::TransportChoice::memory;
+  return config.gpu_kernels && near && !config.checksums &&
+         config.reduce_order == base::ReduceOrder::any && config.check == base::CheckChoice::late;
+}
+
+Result<base::Config> config_of_settings() {
+  CommunicatorOptions options;
+  settings().apply(options);
+  return runtime::effective_config(options);
+}
+
+bool has_device(const base::Config& config, const DevicePlace& place) {
+  const transport::cuda::Driver* const driver = loaded_driver();
+  return driver != nullptr && place.context != nullptr && kernels_may(config) &&
+         is_primary(*driver, place);
+}
+
+runtime::gpu::GpuOptions options_of(const base::Config& config) {
+  runtime::gpu::GpuOptions options;
+  options.algorithm = config.algorithm;
+  options.timeout = config.timeout;
+  options.direct = config.lowering != base::LoweringChoice::staged;
+  return options;
+}
+
+// What has become of it, to who wants to know (NCCL_DEBUG=INFO).
+std::shared_ptr<DeviceGroup> told(Result<std::shared_ptr<DeviceGroup>> group, std::size_t ranks) {
+  if (group.ok()) {
+    log().info(
+        fmt::format("{} ranks: kernels make calls in device memory, with {} bytes of it "
+                    "for each rank",
+                    ranks, (*group)->memory_bytes()));
+    return *std::move(group);
+  }
+  log().info(fmt::format("{} ranks: calls in device memory are staged in the host's: {}", ranks,
+                         group.status().message()));
+  return nullptr;
+}
+
+std::shared_ptr<DeviceGroup> make_group(const base::Config& config, std::vector<int> ordinals) {
+  const std::size_t ranks = ordinals.size();
+  return told(
+      DeviceGroup::make(std::move(ordinals), options_of(config), DeviceGroup::Stock::of_process()),
+      ranks);
+}
+
+// Groups whose ranks are coming to them, by meeting.
+class Meetings {
+ public:
+  // The first to come makes it for all.
+  std::shared_ptr<DeviceGroup> at(std::uint64_t meeting, std::size_t ranks,
+                                  const std::function<std::shared_ptr<DeviceGroup>()>& make) {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = meetings_.try_emplace(meeting);
+    Meeting& here = found->second;
+    if (is_new) here.group = make();
+    std::shared_ptr<DeviceGroup> group = here.group;
+    if (++here.came == ranks) meetings_.erase(found);
+    return group;
+  }
+
+ private:
+  struct Meeting {
+    std::shared_ptr<DeviceGroup> group;
+    std::size_t came = 0;
+  };
+  std::mutex mutex_;
+  std::map<std::uint64_t, Meeting> meetings_;
+};
+
+// Never destroyed: threads of the program may outlive static objects.
+Meetings& meetings() {
+  static auto* const all = new Meetings;
+  return *all;
+}
+
+std::uint64_t next_meeting() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+std::uint64_t namespace_of_processes() {
+  struct stat status = {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+Card card_of(const base::Config& config, const DevicePlace& place) {
+  Card card;
+  card.machine = name_of(runtime::describe_host().machine());
+  card.process = name_of(process_identity());
+  card.names = namespace_of_processes();
+  card.meeting = next_meeting();
+  card.number = static_cast<std::int32_t>(::getpid());
+  card.ordinal = place.ordinal;
+  if (!has_device(config, place)) return card;
+  const auto device = loaded_driver()->device(place.ordinal);
+  if (!device.ok()) return card;
+  const auto bus_id = loaded_driver()->device_pci_bus_id(*device);
+  if (!bus_id.ok()) return card;
+  card.device = name_of(*bus_id);
+  card.has_device = 1;
+  return card;
+}
+
+// ---- Ranks of several processes ----
+
+constexpr std::size_t kTextBytes = 512;
+
+// Texts of all ranks, by collectives; longer ones are cut.
+Result<std::vector<std::string>> exchange(Communicator& communicator, const std::string& mine) {
+  struct Text {
+    std::uint64_t bytes = 0;
+    std::array<char, kTextBytes> content = {};
+  };
+  Text sent;
+  sent.bytes = std::min(mine.size(), kTextBytes);
+  std::copy_n(mine.begin(), sent.bytes, sent.content.begin());
+  std::vector<Text> received(static_cast<std::size_t>(communicator.size()));
+  TUTTI_TRY(communicator.all_gather(&sent, received.data(), sizeof sent, DataType::uint8));
+  std::vector<std::string> texts;
+  for (const Text& text : received)
+    texts.emplace_back(text.content.data(), std::min<std::size_t>(text.bytes, kTextBytes));
+  return texts;
+}
+
+int ranks_on_one_device(std::span<const Card> cards) {
+  std::map<Name, int> ranks;
+  int most = 0;
+  for (const Card& card : cards) most = std::max(most, ++ranks[card.device]);
+  return most;
+}
+
+std::vector<PeerProcess> processes_of(std::span<const Card> cards, const Card& mine) {
+  std::vector<PeerProcess> peers;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (cards[rank].process != mine.process && cards[rank].names == mine.names)
+      peers.push_back({static_cast<Rank>(rank), cards[rank].number});
+  return peers;
+}
+
+// As many channels as every rank has. An error of the exchange's is not only this rank's.
+Result<int> agree_on_channels(Communicator& communicator, int mine) {
+  std::vector<int> all(static_cast<std::size_t>(communicator.size()));
+  TUTTI_TRY(communicator.all_gather(&mine, all.data(), 1, DataType::int32));
+  return *std::min_element(all.begin(), all.end());
+}
+
+Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
+                                                const base::Config& config,
+                                                std::span<const Card> cards) {
+  DeviceGroup::Stock& stock = DeviceGroup::Stock::of_process();
+  const Card& mine = cards[static_cast<std::size_t>(communicator.rank())];
+  const auto here = std::count_if(cards.begin(), cards.end(), [&](const Card& card) {
+    return card.process == mine.process && card.device == mine.device;
+  });
+  auto taken = stock.take_seat(mine.ordinal, static_cast<int>(here));
+  const auto channels = agree_on_channels(communicator, taken.ok() ? (*taken)->channels() : 0);
+  TUTTI_TRY(channels);
+  if (*channels == 0)
+    return told(taken.ok() ? Status(StatusCode::unsupported, "a peer's device has no room left")
+                           : taken.status(),
+                cards.size());
+  runtime::gpu::GpuSeat seat;
+  seat.rank = communicator.rank();
+  seat.ranks = communicator.size();
+  seat.ranks_per_device = ranks_on_one_device(cards);
+  seat.process = std::string(mine.process.begin(), mine.process.end());
+  Status exchanged;  // told from what the ranks found out together
+  seat.exchange = [&](const std::string& text) {
+    auto texts = exchange(communicator, text);
+    exchanged = texts.status();
+    return texts;
+  };
+  runtime::gpu::GpuOptions options = options_of(config);
+  options.channels = *channels;
+  const Status joined = (*taken)->join(seat, options);
+  TUTTI_TRY(exchanged);
+  if (!joined.ok()) return told(joined, cards.size());
+  auto group =
+      DeviceGroup::make_joined(seat.rank, seat.ranks, mine.ordinal, *std::move(taken), stock);
+  if (const Status watched = group->watch(processes_of(cards, mine)); !watched.ok())
+    log().warn(fmt::format("rank {} hears of lost peers by deadlines only: {}", seat.rank,
+                           watched.message()));
+  return told(std::move(group), cards.size());
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
+                                                     const DevicePlace& place) {
+  const auto config = config_of_settings();
+  TUTTI_TRY(config);
+  const Card mine = card_of(*config, place);
+  std::vector<Card> cards(static_cast<std::size_t>(communicator.size()));
+  TUTTI_TRY(communicator.all_gather(&mine, cards.data(), sizeof mine, DataType::uint8)
+                .with_context("what devices the ranks are on"));
+  const auto all = [&](auto&& holds) { return std::all_of(cards.begin(), cards.end(), holds); };
+  const bool together =
+      all([&](const Card& card) { return card.has_device != 0 && card.machine == mine.machine; });
+  if (!together) return std::shared_ptr<DeviceGroup>();
+  if (!all([&](const Card& card) { return card.process == mine.process; }))
+    return join_group(communicator, *config, cards);
+  return meetings().at(cards.front().meeting, cards.size(), [&] {
+    std::vector<int> ordinals;
+    for (const Card& card : cards) ordinals.push_back(card.ordinal);
+    return make_group(*config, std::move(ordinals));
+  });
+}
+
+std::shared_ptr<DeviceGroup> group_of_process(std::span<const DevicePlace> places) {
+  const auto config = config_of_settings();
+  if (!config.ok()) return nullptr;  // whoever joins hears why
+  std::vector<int> ordinals;
+  for (const DevicePlace& place : places) {
+    if (!has_device(*config, place)) return nullptr;
+    ordinals.push_back(place.ordinal);
+  }
+  return make_group(*config, std::move(ordinals));
+}
+
+}  // namespace tutti::nccl

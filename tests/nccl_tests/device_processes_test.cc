@@ -1,0 +1,351 @@
+// What libnccl.so.2 makes of device memory where ranks are processes, one for each: on the stand-in
+// for CUDA, with as many devices as it has, so that some ranks share one. The parent never comes
+// near CUDA: it starts the ranks, and gathers how they ended.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kit/cuda_stand_in/stand_in.hpp"
+#include "tutti/nccl.h"
+
+// Of the CUDA runtime's header, which need not be there.
+extern "C" {
+int cudaSetDevice(int device);
+int cudaMalloc(void** memory, std::size_t bytes);
+int cudaFree(void* memory);
+int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind);
+int cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+int cudaStreamDestroy(cudaStream_t stream);
+int cudaStreamSynchronize(cudaStream_t stream);
+int cudaStreamBeginCapture(cudaStream_t stream, int mode);
+int cudaStreamEndCapture(cudaStream_t stream, CUgraph_st** graph);
+int cudaGraphInstantiate(CUgraph_st** instance, CUgraph_st* graph, unsigned long long flags);
+int cudaGraphLaunch(CUgraph_st* instance, cudaStream_t stream);
+int cudaGraphExecDestroy(CUgraph_st* instance);
+int cudaGraphDestroy(CUgraph_st* graph);
+}
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr int kSkipped = 77;
+
+// What the processes share.
+struct Shared {
+  std::atomic<int> ready{0};  // 1: there is an id
+  std::atomic<int> met{0};    // ranks that have come somewhere
+  ncclUniqueId id;
+};
+
+// Ends the process where the words say what was expected.
+void demand(bool good, const char* words, int line) {
+  if (good) return;
+  std::fprintf(stderr, "line %d: %s (%s)\n", line, words, ncclGetLastError(nullptr));
+  std::fflush(stderr);
+  ::_exit(1);
+}
+#define DEMAND(condition) demand(condition, #condition, __LINE__)
+
+// One rank's side.
+class Member {
+ public:
+  Member(Shared& shared, int rank, int size) : rank_(rank), size_(size) {
+    ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    ::alarm(100);  // whatever happens, it ends
+    if (rank == 0) {
+      DEMAND(ncclGetUniqueId(&shared.id) == ncclSuccess);
+      shared.ready = 1;
+    }
+    while (shared.ready == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    DEMAND(cudaSetDevice(rank % kDevices) == 0);
+    DEMAND(cudaStreamCreateWithFlags(&stream_, 1) == 0);
+    DEMAND(ncclCommInitRank(&comm_, size, shared.id, rank) == ncclSuccess);
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  ncclComm_t comm() const { return comm_; }
+  cudaStream_t stream() const { return stream_; }
+
+  bool has_kernels() const {
+    std::uint64_t bytes = 0;
+    DEMAND(ncclCommMemStats(comm_, ncclStatGpuMemTotal, &bytes) == ncclSuccess);
+    return bytes > 0;
+  }
+  int* memory(const std::vector<int>& values) const {
+    void* made = nullptr;
+    DEMAND(cudaMalloc(&made, (values.size() + 1) * sizeof(int)) == 0);
+    DEMAND(cudaMemcpy(made, values.data(), values.size() * sizeof(int), 1) == 0);
+    return static_cast<int*>(made);
+  }
+  std::vector<int> values(const int* memory, std::size_t count) const {
+    std::vector<int> read(count);
+    DEMAND(cudaMemcpy(read.data(), memory, count * sizeof(int), 2) == 0);
+    return read;
+  }
+  void synchronize() const {
+    DEMAND(cudaStreamSynchronize(stream_) == 0);
+    ncclResult_t error = ncclInternalError;
+    DEMAND(ncclCommGetAsyncError(comm_, &error) == ncclSuccess);
+    DEMAND(error == ncclSuccess);
+  }
+  void end() {
+    DEMAND(ncclCommDestroy(comm_) == ncclSuccess);
+    DEMAND(cudaStreamDestroy(stream_) == 0);
+  }
+
+ private:
+  int rank_;
+  int size_;
+  ncclComm_t comm_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+// The exit codes, or minus the signals, of ranks that do this.
+std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>& work,
+                           const char* variable = nullptr, const char* value = nullptr) {
+  void* const memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const shared = new (memory) Shared;
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (variable != nullptr) ::setenv(variable, value, 1);
+      Member member(*shared, rank, size);
+      work(member, *shared);
+      std::exit(0);
+    }
+    processes.push_back(child);
+  }
+  std::vector<int> codes;
+  for (const pid_t process : processes) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(process, &status, 0), process);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+  }
+  ::munmap(memory, sizeof(Shared));
+  return codes;
+}
+
+std::vector<int> filled(int rank, std::size_t count) {
+  std::vector<int> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = rank * 100 + static_cast<int>(i);
+  return values;
+}
+
+int sum_at(int size, std::size_t i) {
+  return size * (size - 1) / 2 * 100 + size * static_cast<int>(i);
+}
+
+void check_sums(const Member& member, std::size_t count) {
+  int* const input = member.memory(filled(member.rank(), count));
+  int* const output = member.memory(std::vector<int>(count, -1));
+  for (int time = 0; time < 3; ++time)
+    DEMAND(ncclAllReduce(input, output, count, ncclInt, ncclSum, member.comm(), member.stream()) ==
+           ncclSuccess);
+  member.synchronize();
+  const std::vector<int> sums = member.values(output, count);
+  for (std::size_t i = 0; i < count; ++i) DEMAND(sums[i] == sum_at(member.size(), i));
+  DEMAND(cudaFree(input) == 0);
+  DEMAND(cudaFree(output) == 0);
+}
+
+void check_exchanges(const Member& member, std::size_t count) {
+  const auto size = static_cast<std::size_t>(member.size());
+  const auto rank = static_cast<std::size_t>(member.rank());
+  int* const input = member.memory(filled(member.rank(), count * size));
+  int* const output = member.memory(std::vector<int>(count * size, -1));
+  DEMAND(ncclAllGather(input, output, count, ncclInt, member.comm(), member.stream()) ==
+         ncclSuccess);
+  member.synchronize();
+  std::vector<int> got = member.values(output, count * size);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    DEMAND(got[i] == static_cast<int>(i / count * 100 + i % count));
+  DEMAND(ncclReduceScatter(input, output, count, ncclInt, ncclSum, member.comm(),
+                           member.stream()) == ncclSuccess);
+  member.synchronize();
+  got = member.values(output, count);
+  for (std::size_t i = 0; i < count; ++i) DEMAND(got[i] == sum_at(member.size(), rank * count + i));
+  DEMAND(ncclAlltoAll(input, input, count, ncclInt, member.comm(), member.stream()) == ncclSuccess);
+  member.synchronize();
+  got = member.values(input, count * size);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    DEMAND(got[i] == static_cast<int>(i / count * 100 + rank * count + i % count));
+  DEMAND(cudaFree(input) == 0);
+  DEMAND(cudaFree(output) == 0);
+}
+
+// Pieces of it that this process has.
+std::size_t device_memory() {
+  TuttiStandInCounts counts{};
+  tutti_stand_in_count(&counts);
+  return counts.device_memory;
+}
+
+std::vector<int> zeros(int size) { return std::vector<int>(static_cast<std::size_t>(size), 0); }
+
+TEST(NcclDeviceProcesses, AreRightAtAllSizes) {
+  for (const int size : {1, 2, 3, 5})
+    EXPECT_EQ(run_ranks(size,
+                        [](Member& member, Shared&) {
+                          for (const std::size_t count : {1U, 7U, 1009U, 50021U})
+                            check_sums(member, count);
+                          for (const std::size_t count : {1U, 13U, 4099U})
+                            check_exchanges(member, count);
+                          member.end();
+                        }),
+              zeros(size))
+        << size << " ranks";
+}
+
+// A launch that fails tells who makes the calls.
+TEST(NcclDeviceProcesses, HaveKernels) {
+  const auto codes = run_ranks(3, [](Member& member, Shared&) {
+    if (!member.has_kernels()) {
+      member.end();
+      std::exit(kSkipped);
+    }
+    int* const memory = member.memory({1});
+    tutti_stand_in_fail("cuLaunchKernel", 719, 0);
+    DEMAND(ncclAllReduce(memory, memory, 1, ncclInt, ncclSum, member.comm(), member.stream()) !=
+           ncclSuccess);
+    check_sums(member, 100);
+    member.end();
+  });
+  if (codes == std::vector<int>(3, kSkipped))
+    GTEST_SKIP() << "this build has no kernels, or they are turned off";
+  EXPECT_EQ(codes, zeros(3));
+}
+
+// What kernels do not heed is heeded by staging.
+TEST(NcclDeviceProcesses, HaveNoKernelsWhereSettingsAskForMore) {
+  const std::pair<const char*, const char*> settings[] = {{"TUTTI_GPU_KERNELS", "0"},
+                                                          {"TUTTI_TRANSPORT", "tcp"},
+                                                          {"TUTTI_CHECKSUMS", "on"},
+                                                          {"TUTTI_CHECK", "strict"},
+                                                          {"TUTTI_REDUCE_ORDER", "rank_tree"}};
+  for (const auto& [name, value] : settings)
+    EXPECT_EQ(run_ranks(
+                  2,
+                  [](Member& member, Shared&) {
+                    DEMAND(!member.has_kernels());
+                    check_sums(member, 100);
+                    member.end();
+                  },
+                  name, value),
+              zeros(2))
+        << name;
+}
+
+TEST(NcclDeviceProcesses, ReplayGraphs) {
+  EXPECT_EQ(run_ranks(2,
+                      [](Member& member, Shared&) {
+                        int* const memory = member.memory(filled(member.rank(), 300));
+                        CUgraph_st* graph = nullptr;
+                        CUgraph_st* instance = nullptr;
+                        DEMAND(cudaStreamBeginCapture(member.stream(), 0) == 0);
+                        DEMAND(ncclAllReduce(memory, memory, 300, ncclInt, ncclSum, member.comm(),
+                                             member.stream()) == ncclSuccess);
+                        DEMAND(cudaStreamEndCapture(member.stream(), &graph) == 0);
+                        DEMAND(cudaGraphInstantiate(&instance, graph, 0) == 0);
+                        for (int time = 0; time < 3; ++time)
+                          DEMAND(cudaGraphLaunch(instance, member.stream()) == 0);
+                        member.synchronize();
+                        const std::vector<int> sums = member.values(memory, 300);
+                        for (std::size_t i = 0; i < 300; ++i) DEMAND(sums[i] == 4 * sum_at(2, i));
+                        DEMAND(cudaGraphExecDestroy(instance) == 0);
+                        DEMAND(cudaGraphDestroy(graph) == 0);
+                        member.end();
+                      }),
+            zeros(2));
+}
+
+// Communicators that come and go: what each had of the devices the next ones get.
+TEST(NcclDeviceProcesses, ComeAndGo) {
+  EXPECT_EQ(
+      run_ranks(3,
+                [](Member& member, Shared&) {
+                  std::uint64_t first = 0;
+                  std::size_t pieces = 0;
+                  for (int time = 0; time < 12; ++time) {
+                    if (time == 4) pieces = device_memory();
+                    ncclComm_t child = nullptr;
+                    DEMAND(ncclCommSplit(member.comm(), 0, -member.rank(), &child, nullptr) ==
+                           ncclSuccess);
+                    std::uint64_t bytes = 0;
+                    DEMAND(ncclCommMemStats(child, ncclStatGpuMemTotal, &bytes) == ncclSuccess);
+                    if (time == 0) first = bytes;
+                    DEMAND(bytes == first);
+                    int* const memory = member.memory(filled(member.rank(), 10));
+                    DEMAND(ncclAllReduce(memory, memory, 10, ncclInt, ncclSum, child,
+                                         member.stream()) == ncclSuccess);
+                    DEMAND(ncclCommDestroy(child) == ncclSuccess);
+                    DEMAND(member.values(memory, 10).back() == sum_at(3, 9));
+                    DEMAND(cudaFree(memory) == 0);
+                  }
+                  // Until the next one is made, peers may still use the last one's.
+                  DEMAND(device_memory() <= pieces + 8);
+                  check_sums(member, 50);
+                  member.end();
+                }),
+      zeros(3));
+}
+
+// Those who wait for a rank whose process is gone are told, long before the deadline.
+TEST(NcclDeviceProcesses, HearOfALostPeer) {
+  const auto codes = run_ranks(3, [](Member& member, Shared& shared) {
+    check_sums(member, 10);
+    ++shared.met;
+    while (shared.met < 3) std::this_thread::yield();
+    if (member.rank() == 1) std::raise(SIGKILL);
+    int* const memory = member.memory(filled(member.rank(), 10));
+    const ncclResult_t enqueued =
+        ncclAllReduce(memory, memory, 10, ncclInt, ncclSum, member.comm(), member.stream());
+    DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+    ncclResult_t error = ncclSuccess;
+    DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
+    DEMAND(enqueued != ncclSuccess || error == ncclRemoteError);
+    ++shared.met;
+    while (shared.met < 5) std::this_thread::yield();  // an abort would be heard of, too
+    DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0}));
+}
+
+// An abort of one rank is heard by those that wait for it.
+TEST(NcclDeviceProcesses, HearOfAnAbort) {
+  EXPECT_EQ(run_ranks(3,
+                      [](Member& member, Shared& shared) {
+                        check_sums(member, 10);
+                        int* const memory = member.memory(filled(member.rank(), 10));
+                        if (member.rank() != 2)
+                          DEMAND(ncclAllReduce(memory, memory, 10, ncclInt, ncclSum, member.comm(),
+                                               member.stream()) == ncclSuccess);
+                        ++shared.met;
+                        while (shared.met < 3) std::this_thread::yield();
+                        if (member.rank() == 2) DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                        DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+                        if (member.rank() == 2) return;
+                        ncclResult_t error = ncclSuccess;
+                        DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
+                        DEMAND(error != ncclSuccess);
+                        DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                      }),
+            zeros(3));
+}
+
+}  // namespace
