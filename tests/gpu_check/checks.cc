@@ -33,7 +33,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Every case for so many ranks, in one order, but of each collective only one in so many.
+}  // namespace
+
 std::vector<StageCase> cases_of(int ranks, const std::vector<std::size_t>& counts, int one_in) {
   std::vector<StageCase> cases;
   int number = 0;
@@ -58,6 +59,8 @@ std::vector<StageCase> cases_of(int ranks, const std::vector<std::size_t>& count
   }
   return cases;
 }
+
+namespace {
 
 // What became of many cases.
 struct Tally {

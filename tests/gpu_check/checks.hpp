@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gpu_check/report.hpp"
+#include "gpu_world/stage.hpp"
 #include "runtime/gpu/host/world.hpp"
 
 namespace tutti::gpu_check {
@@ -21,6 +22,10 @@ struct Extent {
   int failures_max = 5;              // no more cases after so many
   runtime::gpu::GpuOptions options;  // of worlds
 };
+
+// Every case for so many ranks, in one order, but of each collective only one in so many.
+std::vector<runtime::gpu::StageCase> cases_of(int ranks, const std::vector<std::size_t>& counts,
+                                              int one_in);
 
 void check_results(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_graphs(runtime::gpu::Device& device, const Extent& extent, Report& report);

@@ -18,6 +18,7 @@
 #include "base/try.hpp"
 #include "gpu_check/checks.hpp"
 #include "gpu_check/measures.hpp"
+#include "gpu_check/processes.hpp"
 #include "gpu_world/host_device.hpp"
 #include "runtime/gpu/host/cuda_device.hpp"
 #include "runtime/gpu/kernel_image.hpp"
@@ -30,13 +31,15 @@ using runtime::gpu::Device;
 using runtime::gpu::GpuOptions;
 
 constexpr int kNoGpu = 77;
+constexpr int kProcessesMax = 4;
 constexpr const char* kUsage =
-    "tutti_gpu_check [--quick] [--under-tool] [--rehearse] [--ranks N] [--limit-s N]\n"
-    "                [--report FILE]\n"
+    "tutti_gpu_check [--quick] [--under-tool] [--rehearse] [--processes-only] [--ranks N]\n"
+    "                [--limit-s N] [--report FILE]\n"
     "  --quick       fewer cases and sizes\n"
     "  --under-tool  a few small cases, for compute-sanitizer; measures nothing\n"
     "  --rehearse    on threads of this processor in place of a GPU: shows that the checks run,\n"
     "                and nothing else; ends with 77 like a machine without a GPU\n"
+    "  --processes-only  nothing but ranks of several processes\n"
     "  --ranks N     at most so many ranks on a device (default 8)\n"
     "  --limit-s N   gives up after so many seconds (default 360)\n"
     "  --report FILE writes what was found, as Markdown\n"
@@ -46,6 +49,7 @@ struct Wishes {
   bool quick = false;
   bool under_tool = false;
   bool rehearse = false;
+  bool processes_only = false;
   int ranks = 8;
   int limit_s = 360;
   std::string report;
@@ -73,6 +77,8 @@ bool parse(int count, char** values, Wishes& wishes) {
       wishes.under_tool = true;
     else if (word == "--rehearse")
       wishes.rehearse = true;
+    else if (word == "--processes-only")
+      wishes.processes_only = true;
     else if (word == "--ranks" && take_number(i, count, values, wishes.ranks))
       wishes.command += fmt::format(" {}", wishes.ranks);
     else if (word == "--limit-s" && take_number(i, count, values, wishes.limit_s))
@@ -211,6 +217,14 @@ void add_facts(const Wishes& wishes, const Devices& devices, Report& report) {
     report.fact("driver", fmt::format("CUDA {}", transport::cuda::find().driver->version()));
 }
 
+// Takes the crew along: its processes have memory of the devices.
+void check_processes(const Wishes& wishes, std::unique_ptr<Crew> crew, Report& report) {
+  if (crew)
+    check_processes(*crew, extent_of(wishes), report);
+  else
+    report.did_not_run("ranks of several processes", "a rehearsal has none");
+}
+
 void check_all(const Wishes& wishes, const Devices& devices, Report& report) {
   Extent extent = extent_of(wishes);
   Device& device = *devices.front();
@@ -230,6 +244,15 @@ int run(const Wishes& wishes) {
   // Kernels that wait for each other must all be loaded, and run beside each other.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  std::unique_ptr<Crew> crew;
+  if (!wishes.rehearse && !wishes.under_tool) {
+    auto started = Crew::start(kProcessesMax);
+    if (!started.ok()) {
+      fmt::print("FAILED: no processes: {}\n", started.status().to_string());
+      return 1;
+    }
+    crew = *std::move(started);
+  }
   if (!wishes.rehearse && transport::cuda::find().driver == nullptr) {
     fmt::print("there is no GPU: {}\n", transport::cuda::find().reason);
     return kNoGpu;
@@ -237,11 +260,12 @@ int run(const Wishes& wishes) {
   const Watchdog watchdog(wishes.limit_s);
   Report report;
   const auto devices = make_devices(wishes);
-  if (devices.ok()) {
-    add_facts(wishes, *devices, report);
-    check_all(wishes, *devices, report);
-  } else {
+  if (!devices.ok()) {
     report.failed("devices", devices.status().to_string());
+  } else {
+    add_facts(wishes, *devices, report);
+    if (!wishes.under_tool) check_processes(wishes, std::move(crew), report);
+    if (!wishes.processes_only) check_all(wishes, *devices, report);
   }
   if (!wishes.report.empty())
     if (const Status written = report.write(wishes.report); !written.ok())

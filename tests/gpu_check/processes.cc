@@ -1,0 +1,297 @@
+// processes.cc: see processes.hpp. The parent hands texts round and understands none but the last:
+// what a member has to say at the end.
+#include "gpu_check/processes.hpp"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "base/try.hpp"
+#include "gpu/call_data.hpp"
+#include "runtime/gpu/host/cuda_device.hpp"
+#include "runtime/gpu/kernel_image.hpp"
+#include "transport/cuda/driver.hpp"
+
+namespace tutti::gpu_check {
+namespace {
+
+using runtime::gpu::CallData;
+using runtime::gpu::Device;
+using runtime::gpu::GpuOptions;
+using runtime::gpu::GpuSeat;
+using runtime::gpu::GpuWorld;
+using runtime::gpu::StageCase;
+using runtime::gpu::StreamHandle;
+
+constexpr int kChannels = 8;
+constexpr std::size_t kTextMax = 1 << 16;
+// Others say goodbye when their last call is over, too.
+constexpr auto kGoodbyeWithin = std::chrono::seconds(30);
+
+// ---- Texts on a line ----
+
+enum class Word : char { order = 'o', exchange = 'x', result = 'r' };
+
+struct Text {
+  Word word = Word::exchange;
+  std::string content;
+};
+
+bool write_all(int line, const void* from, std::size_t bytes) {
+  const auto* at = static_cast<const char*>(from);
+  while (bytes > 0) {
+    const ssize_t written = ::send(line, at, bytes, MSG_NOSIGNAL);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    at += written;
+    bytes -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+bool read_all(int line, void* to, std::size_t bytes) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::read(line, at, bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool say(int line, Word word, const std::string& content) {
+  const auto bytes = static_cast<std::uint32_t>(content.size());
+  return write_all(line, &word, sizeof word) && write_all(line, &bytes, sizeof bytes) &&
+         write_all(line, content.data(), bytes);
+}
+
+// None: the other end is gone.
+std::optional<Text> hear(int line) {
+  Text text;
+  std::uint32_t bytes = 0;
+  if (!read_all(line, &text.word, sizeof text.word) || !read_all(line, &bytes, sizeof bytes) ||
+      bytes > kTextMax)
+    return std::nullopt;
+  text.content.resize(bytes);
+  if (!read_all(line, text.content.data(), bytes)) return std::nullopt;
+  return text;
+}
+
+// ---- A member ----
+
+// What it is to do.
+struct Order {
+  int rank = 0;
+  int ranks = 1;
+  int one_in = 1;
+  std::uint64_t large = 0;  // elements of the last cases; 0: none
+  std::int64_t timeout_ms = 0;
+};
+
+class MemberWork {
+ public:
+  explicit MemberWork(int line) : line_(line) {}
+
+  // Until there are no more orders.
+  void serve() {
+    while (const auto text = hear(line_)) {
+      Order order;
+      if (text->word != Word::order || text->content.size() != sizeof order) return;
+      std::memcpy(&order, text->content.data(), sizeof order);
+      const Result<int> done = work(order);
+      const std::string result =
+          done.ok() ? fmt::format("+{}", *done)
+                    : fmt::format("-rank {}: {}", order.rank, done.status().to_string());
+      if (!say(line_, Word::result, result)) return;
+    }
+  }
+
+ private:
+  Result<int> work(const Order& order) {
+    TUTTI_TRY(make_device(order));
+    GpuSeat seat;
+    seat.device = device_.get();
+    seat.rank = order.rank;
+    seat.ranks = order.ranks;
+    seat.ranks_per_device = order.ranks;
+    seat.process = std::to_string(::getpid());
+    seat.exchange = [&](const std::string& mine) { return exchange(mine, order.ranks); };
+    GpuOptions options;
+    options.channels = kChannels;
+    options.timeout = std::chrono::milliseconds(order.timeout_ms);
+    auto world = GpuWorld::join(seat, options);
+    TUTTI_TRY(world);
+    const Result<int> done = run_cases(**world, order);
+    (*world)->say_goodbye();
+    const auto deadline = std::chrono::steady_clock::now() + kGoodbyeWithin;
+    while (!(*world)->have_others_left() && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return done;
+  }
+
+  Status make_device(const Order& order) {
+    if (device_) return Status();
+    const auto& found = transport::cuda::find();
+    if (found.driver == nullptr) return Status(StatusCode::unsupported, found.reason);
+    const auto count = found.driver->device_count();
+    TUTTI_TRY(count);
+    auto made = runtime::gpu::make_cuda_device(order.rank % std::max(1, *count),
+                                               runtime::gpu::kernel_image());
+    TUTTI_TRY(made);
+    device_ = *std::move(made);
+    return Status();
+  }
+
+  Result<std::vector<std::string>> exchange(const std::string& mine, int ranks) {
+    if (!say(line_, Word::exchange, mine))
+      return Status(StatusCode::peer_lost, "the parent is gone");
+    std::vector<std::string> all;
+    while (all.size() < static_cast<std::size_t>(ranks)) {
+      auto text = hear(line_);
+      if (!text) return Status(StatusCode::peer_lost, "the parent is gone");
+      all.push_back(std::move(text->content));
+    }
+    return all;
+  }
+
+  Result<int> run_cases(GpuWorld& world, const Order& order) {
+    std::vector<StageCase> cases = cases_of(order.ranks, {0, 1, 7, 1000}, order.one_in);
+    if (order.large > 0)
+      for (const StageCase& what : cases_of(order.ranks, {order.large}, 97)) cases.push_back(what);
+    const auto stream = device_->make_stream();
+    TUTTI_TRY(stream);
+    Status status;
+    for (const StageCase& what : cases)
+      if (status.ok()) status = run_case(world, order, what, *stream).with_context(what.text());
+    device_->destroy_stream(*stream);
+    TUTTI_TRY(status);
+    return static_cast<int>(cases.size());
+  }
+
+  Status run_case(GpuWorld& world, const Order& order, const StageCase& what, StreamHandle stream) {
+    ScheduleShape shape;
+    shape.collective = what.collective;
+    shape.ranks = order.ranks;
+    shape.root = what.root;
+    const CallData data({shape, what.type, what.op, what.count, what.in_place, what.seed});
+    const CallData::Seat& seat = data.seat(order.rank);
+    std::vector<std::byte> image = seat.image;
+    const auto memory = device_->allocate(image.size());
+    TUTTI_TRY(memory);
+    runtime::gpu::GpuCall call;
+    call.collective = what.collective;
+    call.type = what.type;
+    call.op = what.op;
+    call.root = what.root;
+    call.count = what.count;
+    call.input = *memory + seat.input_at;
+    call.output = *memory + seat.output_at;
+    Status status = device_->copy_in(*memory, image.data(), image.size());
+    if (status.ok()) status = world.rank(order.rank).call(call, stream);
+    if (status.ok()) status = world.rank(order.rank).synchronize(stream);
+    if (status.ok()) status = device_->copy_out(image.data(), *memory, image.size());
+    device_->deallocate(*memory);
+    TUTTI_TRY(status);
+    const std::string wrong = data.judge(order.rank, image.data());
+    return wrong.empty() ? Status() : Status(StatusCode::internal, wrong);
+  }
+
+  const int line_;
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace
+
+// ---- The parent ----
+
+Result<std::unique_ptr<Crew>> Crew::start(int members) {
+  std::unique_ptr<Crew> crew(new Crew);
+  for (int i = 0; i < members; ++i) {
+    int ends[2] = {};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return Status(StatusCode::system_error, fmt::format("socketpair: {}", std::strerror(errno)));
+    base::Descriptor mine(ends[0]);
+    const base::Descriptor theirs(ends[1]);
+    const pid_t process = ::fork();
+    if (process < 0)
+      return Status(StatusCode::system_error, fmt::format("fork: {}", std::strerror(errno)));
+    if (process == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (Member& other : crew->members_) other.line.close();
+      mine.close();
+      MemberWork(theirs.number()).serve();
+      ::_exit(0);
+    }
+    crew->members_.push_back({process, std::move(mine)});
+  }
+  return crew;
+}
+
+Crew::~Crew() {
+  for (Member& member : members_) member.line.close();
+  for (const Member& member : members_) ::waitpid(member.process, nullptr, 0);
+}
+
+Result<int> Crew::run(int ranks, const Extent& extent) {
+  const auto crew = std::span(members_).first(static_cast<std::size_t>(ranks));
+  Order order;
+  order.ranks = ranks;
+  order.one_in = extent.one_in * 7;
+  order.large = extent.large.empty() ? 0 : extent.large.front();
+  order.timeout_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(extent.options.timeout).count();
+  const Status gone(StatusCode::peer_lost, "a process has ended");
+  for (Member& member : crew) {
+    if (!say(member.line.number(), Word::order,
+             std::string(reinterpret_cast<const char*>(&order), sizeof order)))
+      return gone;
+    ++order.rank;
+  }
+  while (true) {
+    std::vector<Text> texts;
+    for (const Member& member : crew) {
+      auto text = hear(member.line.number());
+      if (!text) return gone;
+      texts.push_back(*std::move(text));
+    }
+    const auto ended = [](const Text& text) { return text.word == Word::result; };
+    const auto wrong = [](const Text& text) {
+      return text.word == Word::result && !text.content.starts_with('+');
+    };
+    if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end())
+      return Status(StatusCode::internal, first->content.substr(1));
+    if (std::all_of(texts.begin(), texts.end(), ended))
+      return std::atoi(texts.front().content.c_str() + 1);
+    if (std::any_of(texts.begin(), texts.end(), ended))
+      return Status(StatusCode::internal, "ranks were not in step");
+    for (const Member& member : crew)
+      for (const Text& text : texts)
+        if (!say(member.line.number(), Word::exchange, text.content)) return gone;
+  }
+}
+
+void check_processes(Crew& crew, const Extent& extent, Report& report) {
+  constexpr const char* kName = "ranks of several processes";
+  std::string done;
+  for (int ranks = 2; ranks <= crew.members(); ++ranks) {
+    const auto cases = crew.run(ranks, extent);
+    if (!cases.ok())  // members may still wait for each other: there are no further orders
+      return report.failed(kName, fmt::format("of {}: {}", ranks, cases.status().to_string()));
+    done += fmt::format("{}{} cases of {} processes", done.empty() ? "" : ", ", *cases, ranks);
+  }
+  report.passed(kName, done);
+}
+
+}  // namespace tutti::gpu_check
