@@ -52,6 +52,31 @@ Status make(Communicator& communicator, const Call& call) {
 
 }  // namespace
 
+std::optional<Collective> collective_of(CallKind kind) {
+  switch (kind) {
+    case CallKind::all_reduce:
+      return Collective::all_reduce;
+    case CallKind::broadcast:
+      return Collective::broadcast;
+    case CallKind::reduce:
+      return Collective::reduce;
+    case CallKind::all_gather:
+      return Collective::all_gather;
+    case CallKind::reduce_scatter:
+      return Collective::reduce_scatter;
+    case CallKind::all_to_all:
+      return Collective::all_to_all;
+    case CallKind::gather:
+      return Collective::gather;
+    case CallKind::scatter:
+      return Collective::scatter;
+    case CallKind::send:
+    case CallKind::recv:
+      break;
+  }
+  return std::nullopt;
+}
+
 const char* to_string(CallKind kind) {
   switch (kind) {
     case CallKind::all_reduce:

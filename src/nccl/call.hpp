@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ enum class CallKind {
   send,
   recv,
 };
+
+// None: a send or recv.
+std::optional<Collective> collective_of(CallKind kind);
 
 // The name that its caller used, for texts: "ncclAllReduce".
 const char* to_string(CallKind kind);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -19,31 +18,6 @@ namespace gpu = runtime::gpu;
 namespace {
 
 constexpr std::chrono::microseconds kLook{50};  // between looks at a device that works
-
-std::optional<Collective> collective_of(CallKind kind) {
-  switch (kind) {
-    case CallKind::all_reduce:
-      return Collective::all_reduce;
-    case CallKind::broadcast:
-      return Collective::broadcast;
-    case CallKind::reduce:
-      return Collective::reduce;
-    case CallKind::all_gather:
-      return Collective::all_gather;
-    case CallKind::reduce_scatter:
-      return Collective::reduce_scatter;
-    case CallKind::all_to_all:
-      return Collective::all_to_all;
-    case CallKind::gather:
-      return Collective::gather;
-    case CallKind::scatter:
-      return Collective::scatter;
-    case CallKind::send:
-    case CallKind::recv:
-      break;
-  }
-  return std::nullopt;
-}
 
 // Memory that this rank does not touch is left out: it may be anything.
 gpu::GpuCall for_kernels(const Call& call, Collective collective, Rank rank, int size) {
@@ -78,10 +52,8 @@ std::shared_ptr<DeviceGroup> DeviceGroup::make_joined(Rank rank, int size, int o
                                                       Stock& stock) {
   std::vector<int> ordinals(static_cast<std::size_t>(size), kElsewhere);
   ordinals[static_cast<std::size_t>(rank)] = ordinal;
-  std::shared_ptr<DeviceGroup> made(
+  return std::shared_ptr<DeviceGroup>(
       new DeviceGroup(std::move(ordinals), stock, std::move(tenancy)));
-  made->joined_ = true;
-  return made;
 }
 
 Status DeviceGroup::watch(std::span<const PeerProcess> peers) {
@@ -96,8 +68,9 @@ Status DeviceGroup::watch(std::span<const PeerProcess> peers) {
 
 DeviceGroup::~DeviceGroup() {
   watch_.reset();
-  if (joined_) tenancy_->world().say_goodbye();
-  if (aborted_ || joined_) stock_.retire(std::move(tenancy_));
+  const bool has_joined = ranks_here() < ordinals_.size();
+  if (has_joined) tenancy_->world().say_goodbye();
+  if (aborted_ || has_joined) stock_.retire(std::move(tenancy_));
 }
 
 // Kernels of two ranks on one stream would be one after the other, each waiting for the other.
@@ -148,10 +121,13 @@ void DeviceGroup::abort(Rank rank) {
   static_cast<void>(tenancy_->world().abort(rank));
 }
 
-std::size_t DeviceGroup::memory_bytes() const {
+std::size_t DeviceGroup::ranks_here() const {
   const auto elsewhere = std::count(ordinals_.begin(), ordinals_.end(), kElsewhere);
-  return tenancy_->world().memory_bytes() /
-         (ordinals_.size() - static_cast<std::size_t>(elsewhere));
+  return ordinals_.size() - static_cast<std::size_t>(elsewhere);
+}
+
+std::size_t DeviceGroup::memory_bytes() const {
+  return tenancy_->world().memory_bytes() / ranks_here();
 }
 
 Result<bool> is_in_device_memory(const transport::cuda::Driver& driver, const Call& call, Rank rank,

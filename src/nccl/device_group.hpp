@@ -72,11 +72,11 @@ class DeviceGroup {
       : ordinals_(std::move(ordinals)), stock_(stock), tenancy_(std::move(tenancy)) {}
   static constexpr int kElsewhere = -1;
   runtime::gpu::GpuRank& rank(Rank rank) const { return tenancy_->world().rank(rank); }
+  std::size_t ranks_here() const;  // fewer than there are: it has joined others
   Status check_stream(Rank rank, const Call& call, void* stream);
 
   const std::vector<int> ordinals_;  // by rank; kElsewhere: of another group
   Stock& stock_;
-  bool joined_ = false;
   std::unique_ptr<Stock::Tenancy> tenancy_;
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;                       // guards what follows

@@ -65,38 +65,13 @@ std::vector<std::vector<Status>> do_here(const std::vector<Lane>& lanes) {
   return outcomes;
 }
 
-Collective collective_of(CallKind kind) {
-  switch (kind) {
-    case CallKind::all_reduce:
-      return Collective::all_reduce;
-    case CallKind::broadcast:
-      return Collective::broadcast;
-    case CallKind::reduce:
-      return Collective::reduce;
-    case CallKind::all_gather:
-      return Collective::all_gather;
-    case CallKind::reduce_scatter:
-      return Collective::reduce_scatter;
-    case CallKind::all_to_all:
-      return Collective::all_to_all;
-    case CallKind::gather:
-      return Collective::gather;
-    case CallKind::scatter:
-      return Collective::scatter;
-    case CallKind::send:
-    case CallKind::recv:
-      break;
-  }
-  return Collective::send_recv;
-}
-
 Result<double> predict(Comm& comm, std::span<const Call> calls) {
   TUTTI_TRY(comm.usable());
   const std::lock_guard lock(comm.in_use());
   double total_us = 0;
   for (const Call& call : calls) {
-    const auto report =
-        comm.communicator().explain(collective_of(call.kind), call.count, call.type, call.peer);
+    const auto report = comm.communicator().explain(
+        collective_of(call.kind).value_or(Collective::send_recv), call.count, call.type, call.peer);
     TUTTI_TRY(report);
     total_us += report->predicted_us;
   }

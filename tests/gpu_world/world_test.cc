@@ -382,20 +382,13 @@ TEST(GpuWorld, SaysWhetherAllCallsOfARankAreOver) {
   EXPECT_TRUE(*rank.is_idle());
 }
 
-// Each rank sends numbers that say from whom, to whom and which they are.
-std::vector<int> sent_by(Rank rank, int ranks, std::size_t count) {
+// Numbers that say from whom, to whom and which they are: all that a rank sends, or receives.
+std::vector<int> exchanged(Rank rank, int ranks, std::size_t count, bool sent) {
   std::vector<int> values;
-  for (Rank to = 0; to < ranks; ++to)
+  for (Rank peer = 0; peer < ranks; ++peer)
     for (std::size_t i = 0; i < count; ++i)
-      values.push_back(rank * 1'000'000 + to * 100'000 + static_cast<int>(i));
-  return values;
-}
-
-std::vector<int> received_by(Rank rank, int ranks, std::size_t count) {
-  std::vector<int> values;
-  for (Rank from = 0; from < ranks; ++from)
-    for (std::size_t i = 0; i < count; ++i)
-      values.push_back(from * 1'000'000 + rank * 100'000 + static_cast<int>(i));
+      values.push_back((sent ? rank : peer) * 1'000'000 + (sent ? peer : rank) * 100'000 +
+                       static_cast<int>(i));
   return values;
 }
 
@@ -406,11 +399,12 @@ TEST(GpuWorld, ExchangesInPlace) {
       const auto stage = make_stage(device, ranks);
       ASSERT_NE(stage, nullptr);
       std::vector<std::vector<int>> values;
-      for (Rank rank = 0; rank < ranks; ++rank) values.push_back(sent_by(rank, ranks, count));
+      for (Rank rank = 0; rank < ranks; ++rank)
+        values.push_back(exchanged(rank, ranks, count, true));
       for (int time = 0; time < 2; ++time) {  // the second time it is known
         for (Rank rank = 0; rank < ranks; ++rank) {
           auto& mine = values[static_cast<std::size_t>(rank)];
-          const auto sent = sent_by(rank, ranks, count);
+          const auto sent = exchanged(rank, ranks, count, true);
           std::copy(sent.begin(), sent.end(), mine.begin());
           GpuCall call;
           call.collective = Collective::all_to_all;
@@ -422,7 +416,7 @@ TEST(GpuWorld, ExchangesInPlace) {
         }
         ASSERT_TRUE(stage->synchronize().ok());
         for (Rank rank = 0; rank < ranks; ++rank)
-          EXPECT_EQ(values[static_cast<std::size_t>(rank)], received_by(rank, ranks, count))
+          EXPECT_EQ(values[static_cast<std::size_t>(rank)], exchanged(rank, ranks, count, false))
               << "rank " << rank << " of " << ranks;
       }
     }

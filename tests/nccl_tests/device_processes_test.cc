@@ -19,24 +19,8 @@
 #include <vector>
 
 #include "kit/cuda_stand_in/stand_in.hpp"
+#include "nccl_tests/cuda_runtime.hpp"
 #include "tutti/nccl.h"
-
-// Of the CUDA runtime's header, which need not be there.
-extern "C" {
-int cudaSetDevice(int device);
-int cudaMalloc(void** memory, std::size_t bytes);
-int cudaFree(void* memory);
-int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind);
-int cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
-int cudaStreamDestroy(cudaStream_t stream);
-int cudaStreamSynchronize(cudaStream_t stream);
-int cudaStreamBeginCapture(cudaStream_t stream, int mode);
-int cudaStreamEndCapture(cudaStream_t stream, CUgraph_st** graph);
-int cudaGraphInstantiate(CUgraph_st** instance, CUgraph_st* graph, unsigned long long flags);
-int cudaGraphLaunch(CUgraph_st* instance, cudaStream_t stream);
-int cudaGraphExecDestroy(CUgraph_st* instance);
-int cudaGraphDestroy(CUgraph_st* graph);
-}
 
 namespace {
 
