@@ -79,21 +79,7 @@ TEST_F(CudaWorld, ReducesAllTypesByAllOperations) {
 TEST_F(CudaWorld, ServesRanksThatAreThreads) {
   const auto stage = stage_on({0, 1, 0});
   ASSERT_NE(stage, nullptr);
-  for (std::uint64_t seed = 1; seed < 6; ++seed) {
-    ASSERT_TRUE(stage->set(sum_of(100 * seed, seed)).ok());
-    std::vector<std::thread> threads;
-    std::vector<Status> statuses(3);
-    for (Rank rank = 0; rank < 3; ++rank)
-      threads.emplace_back([&, rank] {
-        Status& status = statuses[static_cast<std::size_t>(rank)];
-        status = stage->launch(rank);
-        if (status.ok()) status = stage->world().rank(rank).synchronize(stage->stream(rank));
-      });
-    for (std::thread& thread : threads) thread.join();
-    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
-    const Status status = stage->judge();
-    EXPECT_TRUE(status.ok()) << status.to_string();
-  }
+  expect_threads_are_served(*stage);
 }
 
 TEST_F(CudaWorld, WorksWithItsOwnChoiceOfEverything) {
@@ -236,14 +222,7 @@ TEST_F(CudaWorld, NamesARankThatNeverComes) {
   options.timeout = std::chrono::milliseconds(300);
   const auto stage = stage_on({0, 0, 1}, options);
   ASSERT_NE(stage, nullptr);
-  ASSERT_TRUE(stage->set(sum_of(300)).ok());
-  for (const Rank rank : {0, 2}) ASSERT_TRUE(stage->launch(rank).ok());
-  for (const Rank rank : {0, 2}) {
-    const Status status = stage->world().rank(rank).synchronize(stage->stream(rank));
-    EXPECT_EQ(status.code(), StatusCode::timeout) << status.to_string();
-    EXPECT_EQ(status.culprit(), 1) << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("rank 1 is missing"));
-  }
+  expect_missing_rank_is_named(*stage);
 }
 
 TEST_F(CudaWorld, AbortEndsWhatIsUnderWay) {

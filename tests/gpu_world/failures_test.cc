@@ -159,14 +159,7 @@ TEST(GpuWorld, NamesARankThatNeverComes) {
   options.timeout = std::chrono::milliseconds(300);
   const auto stage = make_stage(device, 3, options);
   ASSERT_NE(stage, nullptr);
-  ASSERT_TRUE(stage->set(sum_of(300)).ok());
-  for (const Rank rank : {0, 2}) ASSERT_TRUE(stage->launch(rank).ok());
-  for (const Rank rank : {0, 2}) {
-    const Status status = stage->world().rank(rank).synchronize(stage->stream(rank));
-    EXPECT_EQ(status.code(), StatusCode::timeout) << status.to_string();
-    EXPECT_EQ(status.culprit(), 1) << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("rank 1 is missing"));
-  }
+  expect_missing_rank_is_named(*stage);
   // It stays so, for who comes late, too.
   ASSERT_TRUE(stage->launch(1).ok());
   EXPECT_FALSE(stage->world().rank(1).synchronize(stage->stream(1)).ok());

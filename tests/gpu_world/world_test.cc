@@ -67,21 +67,7 @@ TEST(GpuWorld, ServesRanksThatAreThreads) {
   HostDevice device;
   const auto stage = make_stage(device, 3);
   ASSERT_NE(stage, nullptr);
-  for (std::uint64_t seed = 1; seed < 6; ++seed) {
-    ASSERT_TRUE(stage->set(sum_of(100 * seed, seed)).ok());
-    std::vector<std::thread> threads;
-    std::vector<Status> statuses(3);
-    for (Rank rank = 0; rank < 3; ++rank)
-      threads.emplace_back([&, rank] {
-        Status& status = statuses[static_cast<std::size_t>(rank)];
-        status = stage->launch(rank);
-        if (status.ok()) status = stage->world().rank(rank).synchronize(stage->stream(rank));
-      });
-    for (std::thread& thread : threads) thread.join();
-    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
-    const Status status = stage->judge();
-    EXPECT_TRUE(status.ok()) << status.to_string();
-  }
+  expect_threads_are_served(*stage);
 }
 
 TEST(GpuWorld, JoinsDevicesThatReachEachOther) {

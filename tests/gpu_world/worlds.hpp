@@ -1,10 +1,12 @@
 // worlds.hpp: small worlds on threads, and small calls for them.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,39 @@ inline StageCase sum_of(std::size_t count, std::uint64_t seed = 1) {
   what.count = count;
   what.seed = seed;
   return what;
+}
+
+// ---- What holds on whatever device ----
+
+// Requires  three ranks.
+inline void expect_threads_are_served(Stage& stage) {
+  for (std::uint64_t seed = 1; seed < 6; ++seed) {
+    ASSERT_TRUE(stage.set(sum_of(100 * seed, seed)).ok());
+    std::vector<std::thread> threads;
+    std::vector<Status> statuses(3);
+    for (Rank rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        Status& status = statuses[static_cast<std::size_t>(rank)];
+        status = stage.launch(rank);
+        if (status.ok()) status = stage.world().rank(rank).synchronize(stage.stream(rank));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+    const Status status = stage.judge();
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+// Requires  three ranks, and a short deadline.
+inline void expect_missing_rank_is_named(Stage& stage) {
+  ASSERT_TRUE(stage.set(sum_of(300)).ok());
+  for (const Rank rank : {0, 2}) ASSERT_TRUE(stage.launch(rank).ok());
+  for (const Rank rank : {0, 2}) {
+    const Status status = stage.world().rank(rank).synchronize(stage.stream(rank));
+    EXPECT_EQ(status.code(), StatusCode::timeout) << status.to_string();
+    EXPECT_EQ(status.culprit(), 1) << status.to_string();
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("rank 1 is missing"));
+  }
 }
 
 }  // namespace tutti::runtime::gpu

@@ -289,6 +289,31 @@ TEST(NcclDeviceProcesses, ComeAndGo) {
       zeros(3));
 }
 
+// Of a communicator that a rank has given back, its memory stays as long as a peer may use it.
+TEST(NcclDeviceProcesses, MemoryStaysUntilPeersHaveLeft) {
+  const auto work = [](Member& member, Shared&) {
+    const auto split = [&] {
+      ncclComm_t child = nullptr;
+      DEMAND(ncclCommSplit(member.comm(), 0, member.rank(), &child, nullptr) == ncclSuccess);
+      return child;
+    };
+    ncclComm_t const first = split();
+    const std::size_t before = device_memory();
+    if (member.rank() == 0) DEMAND(ncclCommDestroy(first) == ncclSuccess);
+    DEMAND(member.rank() != 0 || device_memory() == before);
+    ncclComm_t const second = split();
+    const std::size_t with_both = device_memory();
+    DEMAND((with_both > before) == member.has_kernels());
+    if (member.rank() == 1) DEMAND(ncclCommDestroy(first) == ncclSuccess);
+    ncclComm_t const third = split();
+    DEMAND(device_memory() == with_both);  // the first one's has gone
+    DEMAND(ncclCommDestroy(second) == ncclSuccess);
+    DEMAND(ncclCommDestroy(third) == ncclSuccess);
+    member.end();
+  };
+  EXPECT_EQ(run_ranks(2, work), zeros(2));
+}
+
 // Those who wait for a rank whose process is gone are told, long before the deadline.
 TEST(NcclDeviceProcesses, HearOfALostPeer) {
   const auto codes = run_ranks(3, [](Member& member, Shared& shared) {
