@@ -15,6 +15,8 @@
 namespace tutti::runtime::gpu {
 namespace {
 
+using ::testing::AnyOf;
+
 // Of a thousand in ten parts. Sanitizers are slow, and look for races, not for a rare moment.
 #ifdef TUTTI_SANITIZED
 constexpr unsigned kAbortsOfAPart = 10;
@@ -23,8 +25,8 @@ constexpr unsigned kAbortsOfAPart = 100;
 #endif
 
 // What varies from one abort to the next; all of it follows from the seed.
-struct Moment {
-  explicit Moment(unsigned seed) : dice(seed) {
+struct AbortCase {
+  explicit AbortCase(unsigned seed) : dice(seed) {
     ranks = 2 + static_cast<int>(dice() % 3);
     culprit = static_cast<Rank>(dice() % static_cast<unsigned>(ranks));
     count = dice() % 2 == 0 ? 7 : 400;  // words of low latency; several slices and channels
@@ -45,7 +47,7 @@ struct Moment {
   Collective collective = Collective::all_reduce;
 };
 
-// Calls of a rank, one behind the other, until one fails.
+// Calls of a rank, one behind the other, until one fails. Counts those that end well.
 Status call_until_failure(Stage& stage, Rank rank, std::atomic<int>& ended) {
   for (;;) {
     TUTTI_TRY(stage.launch(rank));
@@ -55,25 +57,31 @@ Status call_until_failure(Stage& stage, Rank rank, std::atomic<int>& ended) {
 }
 
 void abort_once(HostDevice& device, unsigned seed) {
-  const Moment moment(seed);
-  const auto stage = make_stage(device, moment.ranks, moment.options);
+  const AbortCase abort(seed);
+  const auto stage = make_stage(device, abort.ranks, abort.options);
   ASSERT_NE(stage, nullptr);
-  StageCase what = sum_of(moment.count, seed);
-  what.collective = moment.collective;
+  StageCase what = sum_of(abort.count, seed);
+  what.collective = abort.collective;
   ASSERT_TRUE(stage->set(what).ok());
-  std::vector<Status> ends(static_cast<std::size_t>(moment.ranks));
+  std::vector<Status> ends(static_cast<std::size_t>(abort.ranks));
   std::atomic<int> ended = 0;
+  std::atomic<bool> failed = false;
   std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < moment.ranks; ++rank)
+  for (Rank rank = 0; rank < abort.ranks; ++rank)
     threads.emplace_back([&, rank] {
       ends[static_cast<std::size_t>(rank)] = call_until_failure(*stage, rank, ended);
+      failed = true;
     });
-  while (ended < moment.calls) std::this_thread::yield();
-  std::this_thread::sleep_for(moment.later);
-  EXPECT_TRUE(stage->world().abort(moment.culprit).ok());
+  while (ended < abort.calls && !failed) std::this_thread::yield();
+  std::this_thread::sleep_for(abort.later);
+  EXPECT_TRUE(stage->world().abort(abort.culprit).ok());
   for (std::thread& thread : threads) thread.join();
-  for (const Status& end : ends) EXPECT_EQ(end.code(), StatusCode::aborted) << end.to_string();
-  for (Rank rank = 0; rank < moment.ranks; ++rank)
+  for (const Status& end : ends) {
+    EXPECT_EQ(end.code(), StatusCode::aborted) << end.to_string();
+    // Nobody, of a rank that was in no call.
+    EXPECT_THAT(end.culprit(), AnyOf(abort.culprit, Status::kUnknownRank)) << end.to_string();
+  }
+  for (Rank rank = 0; rank < abort.ranks; ++rank)
     EXPECT_EQ(stage->launch(rank).code(), StatusCode::aborted);
 }
 
