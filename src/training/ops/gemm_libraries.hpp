@@ -11,7 +11,8 @@ namespace tutti::training {
 // Float32 and float64 by OpenBLAS, the rest by ours; null in a build without it.
 std::unique_ptr<Gemm> make_openblas_gemm();
 
-// Float32 and bfloat16 by oneDNN, the rest by ours; null in a build without it.
+// Float32 and bfloat16 by oneDNN, as far as it can on this processor, the rest by ours; null in a
+// build without it.
 std::unique_ptr<Gemm> make_onednn_gemm();
 
 // Whether the processor has what oneDNN needs to be quicker than ours.

@@ -38,6 +38,7 @@ class OnednnGemm final : public Gemm {
     if (p.depth == 0 || !theirs) return multiply_builtin(p);
     if (omp_set_num_threads) omp_set_num_threads(1);  // of this thread
     const dnnl::matmul product = primitive(p);
+    if (!product) return multiply_builtin(p);
     const auto memory = [&](const MatrixView& m) {
       return dnnl::memory(description(m), engine_, m.data);
     };
@@ -66,6 +67,7 @@ class OnednnGemm final : public Gemm {
     return plans_.emplace(key, plan(p)).first->second;
   }
 
+  // Empty where oneDNN has none: it multiplies bfloat16 on processors with AVX-512 only.
   dnnl::matmul plan(const Product& p) const {
     dnnl::primitive_attr attributes;
     if (p.accumulate) {
@@ -74,7 +76,9 @@ class OnednnGemm final : public Gemm {
       attributes.set_post_ops(sum);
     }
     const dnnl::matmul::desc wish(description(p.a), description(p.b), description(p.c));
-    return dnnl::matmul(dnnl::matmul::primitive_desc(wish, attributes, engine_));
+    constexpr bool kMayBeEmpty = true;
+    const dnnl::matmul::primitive_desc found(wish, attributes, engine_, kMayBeEmpty);
+    return found ? dnnl::matmul(found) : dnnl::matmul();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
