@@ -82,6 +82,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   const std::vector<runtime::HostCard> cards(static_cast<std::size_t>(key.ranks), card);
   auto seen = *runtime::planning_topology(cards, key.direct, figures);
   collectives::PlannerOptions options;
+  options.cores = std::move(seen.cores);
   const runtime::Queues queues =
       runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores, {});
   options.channel_count = queues.channels;

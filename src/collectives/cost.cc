@@ -36,21 +36,25 @@ double processor_rate(const Topology& topology, VertexId seat, const CostConstan
 // ---- Machine ----
 
 Machine::Machine(const Topology& topology, const std::vector<VertexId>& placement,
-                 const CostConstants& constants)
+                 const CostConstants& constants, const std::vector<int>& cores)
     : topology_(topology), placement_(placement), constants_(constants) {
   for (const Link& link : topology.links()) {
     rate_.push_back(link.bandwidth_ab);
     rate_.push_back(link.bandwidth_ba);
   }
-  std::map<VertexId, std::pair<std::uint32_t, int>> seats;  // processor, ranks
-  for (const VertexId seat : placement) {
+  TUTTI_ASSERT(cores.empty() || cores.size() == placement.size(), "every rank runs on a core");
+  std::map<int, std::pair<std::uint32_t, int>> known_cores;  // processor, ranks
+  std::vector<const int*> ranks_on;                          // by rank: of its core
+  for (std::size_t rank = 0; rank < placement.size(); ++rank) {
+    const int core = cores.empty() ? static_cast<int>(index_of(placement[rank])) : cores[rank];
     const auto [known, is_new] =
-        seats.try_emplace(seat, static_cast<std::uint32_t>(rate_.size()), 0);
-    if (is_new) rate_.push_back(processor_rate(topology, seat, constants));
+        known_cores.try_emplace(core, static_cast<std::uint32_t>(rate_.size()), 0);
+    if (is_new) rate_.push_back(processor_rate(topology, placement[rank], constants));
     processor_.push_back(known->second.first);
     turn_.push_back(known->second.second++);
+    ranks_on.push_back(&known->second.second);
   }
-  for (const VertexId seat : placement) sharers_.push_back(seats[seat].second);
+  for (const int* const ranks : ranks_on) sharers_.push_back(*ranks);
 }
 
 bool Machine::takes_turns() const {
@@ -86,9 +90,12 @@ Route Machine::make_route(Rank from, Rank to, const Path& path) const {
     route.overhead = network ? constants_.gpu_network : constants_.gpu;
   else
     route.overhead = network ? constants_.sockets : constants_.shared_memory;
-  if (network && topology_.vertex(a).kind != VertexKind::gpu) {
+  route.by_sockets = network && topology_.vertex(a).kind != VertexKind::gpu;
+  if (route.by_sockets) {
     route.link_ns = route.overhead.send_ns + route.overhead.receive_ns;
     route.link_payload_ns = 2 * route.overhead.payload_ns;
+    if (sharers(from) > 1) route.overhead.send_ns += constants_.shared_socket_ns;
+    if (sharers(to) > 1) route.overhead.receive_ns += constants_.shared_socket_ns;
   }
   // What one core wrote is in its own caches.
   route.in_one_seat = a == b;
@@ -145,7 +152,9 @@ class CostGraphBuilder {
     for (const LoweredProgram& program : programs_) TUTTI_TRY(add_program(program));
     index_received();
     index_dependents();
-    graph_.one_round_ = std::all_of(programs_.begin(), programs_.end(), is_one_round);
+    graph_.one_round_ = std::all_of(programs_.begin(), programs_.end(), is_one_round) &&
+                        std::none_of(graph_.messages_.begin(), graph_.messages_.end(),
+                                     [](const Message& m) { return m.route->by_sockets; });
     return std::move(graph_);
   }
 
@@ -281,7 +290,7 @@ class CostGraphBuilder {
   void charge(const LoweredProgram& program, const LoweredStep& lowered,
               const std::vector<const Route*>& to, const std::vector<const Route*>& from,
               Step& step) const {
-    SharedCoreBytes chunks{0, 0, 0, 0};  // read and written
+    SharedCoreBytes chunks{0, 0, 0, 0, 0};  // read and written
     double overhead_ns = machine_.constants().step_ns;
     double payload_ns = 0;
     bool landed = false;
@@ -297,6 +306,7 @@ class CostGraphBuilder {
       payload_ns += form == DirectForm::none ? route.overhead.payload_ns : 0;
       landed |= form == DirectForm::push;
       (route.in_one_seat          ? chunks.near
+       : route.by_sockets         ? chunks.socket
        : form == DirectForm::none ? chunks.queued
                                   : chunks.read) += source.count;
     }
@@ -315,6 +325,7 @@ class CostGraphBuilder {
       if (form == DirectForm::pull || in_place) continue;
       writes = true;
       (route == nullptr || route->in_one_seat ? chunks.near
+       : route->by_sockets                    ? chunks.socket
        : form == DirectForm::none             ? chunks.queued
                                               : chunks.stored) += destination.count;
     }
@@ -328,9 +339,9 @@ class CostGraphBuilder {
     std::array<float, 2> shares;
     for (const DataIn where : {DataIn::caches, DataIn::memory}) {
       const SharedCoreBytes cost = machine_.bytes_cost(rank, where);
-      shares[static_cast<std::size_t>(where)] =
-          static_cast<float>(chunks.near * cost.near + chunks.queued * cost.queued +
-                             chunks.read * cost.read + chunks.stored * cost.stored);
+      shares[static_cast<std::size_t>(where)] = static_cast<float>(
+          chunks.near * cost.near + chunks.queued * cost.queued + chunks.read * cost.read +
+          chunks.stored * cost.stored + chunks.socket * cost.socket);
     }
     return shares;
   }

@@ -39,12 +39,14 @@ struct MessageOverhead {
 
 // What a byte costs a core that ranks share, in shares of the usual time: one that stays within the
 // core, one that comes from another core's queue or goes into it, one read from a buffer of another
-// core, and one stored there. Where each rank has a core of its own, all take the usual time.
+// core, one stored there, and one that goes into a socket or comes out of it. Where each rank has a
+// core of its own, all take the usual time, and the links of sockets stand for what their ends do.
 struct SharedCoreBytes {
   double near = 1;
   double queued = 1;
   double read = 1;
   double stored = 1;
+  double socket = 1;
 
   friend bool operator==(const SharedCoreBytes&, const SharedCoreBytes&) = default;
 };
@@ -59,6 +61,10 @@ struct CostConstants {
   // message has its header read apart and waits for its last packet: between two network namespaces
   // all_gather of 1 MiB takes 107 us in 3 slices and 122 in 4.
   MessageOverhead sockets{1500, 1500, 1500, 0, 1500};
+  // More of it at either end, where ranks take turns on a core: others have it when the message
+  // comes, so that sockets are also looked at in vain. Source: collectives of 1 KiB between eight
+  // ranks on two cores, 7 to 15 us for every message, both ends together.
+  double shared_socket_ns = 1500;
   // Assumed: a block of threads waits for each peer, so messages hardly delay each other.
   MessageOverhead gpu{50, 50, 50, 500};
   // Assumed: a GPU's message through a NIC that reads and writes GPU memory.
@@ -73,8 +79,10 @@ struct CostConstants {
   // more when it next writes or reads it; from memory all lines take long. With it, what is chosen
   // for all_reduce between 4 and 8 ranks on two cores is what is fastest there, or near to it, from
   // 1 KiB to 16 MiB, where owners write and read their buffers between calls.
-  SharedCoreBytes in_caches{0.4, 2.5, 6, 4};
-  SharedCoreBytes in_memory{1, 2.5, 2.5, 2.5};
+  // Sockets: collectives of 1 MiB between eight ranks on two cores take 190 to 230 us for every MiB
+  // that travels, whatever the algorithm, if its messages are long.
+  SharedCoreBytes in_caches{0.4, 2.5, 6, 4, 4.5};
+  SharedCoreBytes in_memory{1, 2.5, 2.5, 2.5, 4.5};
   // Of the buffers of all ranks of a core: more of them lies in memory. Assumed: what a core has of
   // a server's last level cache.
   double cache_bytes = 32 << 20;
@@ -87,8 +95,9 @@ struct CostConstants {
   // Slices of a channel that can be under way at once (the executor's window).
   double window = 8;
   // Of calls of one round with messages that are sent at once, where ranks take turns: who gets the
-  // core ends one call and sends all of the next, so that every switch serves two. Source: one_shot
-  // all_reduce of 8 B among 3 to 8 ranks on two cores, 0.39 to 0.57.
+  // core ends one call and sends all of the next, so that every switch serves two. Not of sockets,
+  // where messages cost more than switches. Source: one_shot all_reduce of 8 B among 3 to 8 ranks
+  // on two cores, 0.39 to 0.57.
   double one_round = 0.55;
 
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
@@ -107,6 +116,7 @@ struct Route {
   double latency_ns = 0;             // of an empty message, without overheads
   bool shares_memory = false;        // in one node, and not through its network
   bool in_one_seat = false;          // nothing leaves the processor that both ends share
+  bool by_sockets = false;           // processors move the bytes of both ends
   MessageOverhead overhead;
   // For which every link on the way waits with each message: the processors that move the bytes of
   // sockets are those that spend the overhead.
@@ -117,9 +127,10 @@ struct Route {
 // Resources and routes of ranks placed on a topology.
 class Machine {
  public:
+  // `cores`: by rank, equal for those that take turns on one processor; empty: those on one seat.
   // Requires  placement: the seat of every rank, in `topology`; both outlive this.
   Machine(const Topology& topology, const std::vector<VertexId>& placement,
-          const CostConstants& constants = {});
+          const CostConstants& constants = {}, const std::vector<int>& cores = {});
 
   int ranks() const { return static_cast<int>(placement_.size()); }
   const CostConstants& constants() const { return constants_; }
@@ -162,8 +173,8 @@ class Machine {
   const std::vector<VertexId>& placement_;
   CostConstants constants_;
   std::vector<double> rate_;              // links by capacity_index, then processors
-  std::vector<std::uint32_t> processor_;  // of each rank; ranks on one seat share it
-  std::vector<int> sharers_;              // of each rank: ranks on its seat
+  std::vector<std::uint32_t> processor_;  // of each rank; several may share it
+  std::vector<int> sharers_;              // of each rank: ranks on its processor
   std::vector<int> turn_;                 // of each rank: among them
   std::map<std::pair<VertexId, VertexId>, std::unique_ptr<Route>> routes_;
 };
@@ -192,7 +203,7 @@ class CostGraph {
   // Whether any message travels direct.
   bool any_direct() const { return any_direct_; }
   // Whether every rank sends one message to each of its peers, out of its own memory and before it
-  // has received anything, and receives one: all wait for all, once.
+  // has received anything, and receives one: all wait for all, once; and no message goes by sockets.
   bool one_round() const { return one_round_; }
 
   std::size_t memory_bytes() const;  // an estimate

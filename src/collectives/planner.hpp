@@ -43,6 +43,7 @@ struct PlannerOptions {
   bool direct_possible = false;                 // ranks of a node can address each other's memory
   std::size_t direct_bytes_min = 0;             // blocks below this many bytes only travel staged
   CostConstants constants;                      // of the model
+  std::vector<int> cores;                       // as Machine's
   std::shared_ptr<const TuningPlace> measured;  // where these ranks are; null: not measured
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tutti::runtime {
 namespace {
@@ -52,6 +54,34 @@ Crowd crowd_of(const std::vector<HostCard>& cards, Rank rank) {
   return crowd;
 }
 
+// Deals the cores of each machine out to its ranks, whatever network each of them sees: equal
+// numbers are one core.
+std::vector<int> deal_cores(const std::vector<HostCard>& cards) {
+  std::map<std::pair<std::string, int>, int> numbers;  // by machine and processor
+  std::map<std::string, std::size_t> dealt;            // ranks that may run anywhere, by machine
+  std::vector<int> cores;
+  int fresh = 0;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const HostCard& card = cards[rank];
+    const std::string machine(card.machine());
+    const Crowd crowd = crowd_of(cards, static_cast<Rank>(rank));
+    if (card.cpus.size() != 1 && crowd.ranks <= crowd.cpus.size()) {
+      cores.push_back(fresh++);
+      continue;
+    }
+    int processor = 0;
+    if (card.cpus.size() == 1)
+      processor = card.cpus[0];
+    else if (!crowd.cpus.empty())
+      processor = *std::next(crowd.cpus.begin(),
+                             static_cast<std::ptrdiff_t>(dealt[machine]++ % crowd.cpus.size()));
+    const auto [place, is_new] = numbers.try_emplace({machine, processor}, fresh);
+    if (is_new) ++fresh;
+    cores.push_back(place->second);
+  }
+  return cores;
+}
+
 // What every link of one kind has.
 struct Speed {
   double latency_ns;
@@ -75,13 +105,17 @@ class Maker {
     (through_memory ? memory_ : sockets_) =
         measured_or(through_memory ? memory_ : sockets_, figures);
     network_ = builder_.add_vertex({VertexKind::network_switch, "network", VertexId::none, {}});
+    if (!through_memory) cores_of_ranks_ = deal_cores(cards);
     for (const HostCard& card : cards) placement_.push_back(seat(host(card.host), card.cpus));
   }
 
   Result<PlanningTopology> take() {
     auto topology = std::move(builder_).build();
     if (!topology.ok()) return topology.status();
-    return PlanningTopology{*std::move(topology), std::move(placement_)};
+    if (through_memory_)
+      for (const VertexId seat : placement_) cores_of_ranks_.push_back(static_cast<int>(seat));
+    return PlanningTopology{*std::move(topology), std::move(placement_),
+                            std::move(cores_of_ranks_)};
   }
 
  private:
@@ -98,7 +132,7 @@ class Maker {
     return host;
   }
 
-  // The core that the next rank of the host sits on. Ranks that talk through sockets each have
+  // Where the next rank of the host sits: on a core. Ranks that talk through sockets each have
   // their own way into the network, whatever core they run on.
   VertexId seat(Host& host, const std::vector<int>& cpus) {
     if (!through_memory_) return make_seat(host);
@@ -137,6 +171,7 @@ class Maker {
   int nodes_ = 0;
   int cores_ = 0;
   std::vector<VertexId> placement_;
+  std::vector<int> cores_of_ranks_;
 };
 
 }  // namespace

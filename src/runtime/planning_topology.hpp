@@ -26,10 +26,12 @@ int cores_shared(const std::vector<HostCard>& cards, Rank rank);
 struct PlanningTopology {
   Topology topology;
   std::vector<VertexId> placement;  // by rank
+  std::vector<int> cores;           // by rank: equal for those that take turns on one core
 };
 
 // `through_memory`: ranks of a host move data through memory, else through sockets. Where ranks
-// outnumber the cores of their host, several sit on one core and take turns. `figures`: of the
+// outnumber the cores of their machine, several run on one core and take turns; through memory they
+// sit on it together, through sockets each has its own way into the network. `figures`: of the
 // transport, where they were measured.
 Result<PlanningTopology> planning_topology(const std::vector<HostCard>& cards, bool through_memory,
                                            const collectives::TransportFigures* figures = nullptr);

@@ -311,6 +311,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
     planning.constants = with_figures(planning.constants, *measured->figures);
   auto seen = planning_topology(*cards, planning.direct_possible, measured->figures);
   if (!seen.ok()) return seen.status();
+  planning.cores = std::move(seen->cores);
   parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),
                                                          std::move(seen->placement), planning);
   if (tuner) {

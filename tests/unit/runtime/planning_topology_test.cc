@@ -79,6 +79,32 @@ TEST(PlanningTopology, RanksOnSocketsMeetInTheNetwork) {
     EXPECT_EQ(seen->topology.link(hop.link).kind, LinkKind::network);
 }
 
+// The seats stay apart, so that no message looks as if it went through memory.
+TEST(PlanningTopology, RanksOnSocketsShareTheCoresOfTheirMachine) {
+  const std::vector<HostCard> crowd = {card("m/net:[1]", {0, 1}), card("m/net:[2]", {0, 1}),
+                                       card("m/net:[1]", {0, 1}), card("m/net:[2]", {0, 1}),
+                                       card("other", {0, 1}),     card("other", {0, 1})};
+  auto seen = planning_topology(crowd, false);
+  ASSERT_TRUE(seen.ok());
+  EXPECT_EQ(seen->cores, (std::vector{0, 1, 0, 1, 2, 3}));
+  EXPECT_NE(seen->placement[0], seen->placement[2]);
+  const std::vector<HostCard> bound = {card("m", {3}), card("m", {2}), card("m", {3}),
+                                       card("other", {3})};
+  EXPECT_EQ(planning_topology(bound, false)->cores, (std::vector{0, 1, 0, 2}));
+  const std::vector<HostCard> unknown(2, card("m", {}));
+  EXPECT_EQ(planning_topology(unknown, false)->cores, (std::vector{0, 0}));
+}
+
+// Through memory, a core is a seat.
+TEST(PlanningTopology, RanksOnOneSeatAreOnOneCore) {
+  auto seen = planning_topology(std::vector<HostCard>(5, card("a", {0, 1})), true);
+  ASSERT_TRUE(seen.ok());
+  for (std::size_t rank = 0; rank < 5; ++rank)
+    for (std::size_t other = 0; other < 5; ++other)
+      EXPECT_EQ(seen->cores[rank] == seen->cores[other],
+                seen->placement[rank] == seen->placement[other]);
+}
+
 TEST(HostCard, SurvivesTheTrip) {
   HostCard mine = describe_host();
   mine.settings = "algorithm \"ring\"";
