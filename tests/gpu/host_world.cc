@@ -23,12 +23,17 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
   }
   for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
     Memory& memory = *ranks_[rank];
-    for (std::uint32_t peer = 0; peer < shape.ranks; ++peer)
-      memory.controls.push_back(control(peer));
+    for (std::uint32_t peer = 0; peer < shape.ranks; ++peer) {
+      memory.inboxes.push_back(control(rank) + shape.inbox_at(peer));
+      memory.outboxes.push_back(control(peer) + shape.inbox_at(rank));
+      memory.notices.push_back(reinterpret_cast<std::uint64_t*>(control(peer)));
+    }
     memory.world = {shape,
                     rank,
                     2,
-                    memory.controls.data(),
+                    memory.inboxes.data(),
+                    memory.outboxes.data(),
+                    memory.notices.data(),
                     memory.regions.data(),
                     memory.peers.data(),
                     memory.sequences.data(),
@@ -98,7 +103,7 @@ void HostWorld::set_flagged_messages(std::uint64_t count) {
     for (PeerState& peer : ranks_[rank]->peers) peer.flagged_sent = peer.flagged_received = count;
     for (std::uint32_t channel = 0; channel < shape_.channels; ++channel)
       for (std::uint32_t peer = 0; peer < shape_.ranks; ++peer) {
-        std::byte* const at = control(rank) + shape_.mailbox_at(channel, peer);
+        std::byte* const at = control(rank) + shape_.inbox_at(peer) + shape_.mailbox_at(channel);
         reinterpret_cast<Mailbox*>(at)->word_freed = count;
       }
   }

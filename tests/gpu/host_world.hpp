@@ -52,7 +52,9 @@ class HostWorld {
  private:
   struct Memory {
     std::vector<std::uint64_t> control;
-    std::vector<std::byte*> controls;
+    std::vector<std::byte*> inboxes;
+    std::vector<std::byte*> outboxes;
+    std::vector<std::uint64_t*> notices;
     std::vector<std::byte*> regions;
     std::vector<PeerState> peers;
     std::vector<std::uint64_t> sequences;

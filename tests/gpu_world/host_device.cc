@@ -130,10 +130,7 @@ HostDevice::HostDevice(const HostDeviceOptions& options) : options_(options) {
   streams_.push_back(std::make_unique<Stream>());
 }
 
-HostDevice::~HostDevice() {
-  streams_.clear();
-  for (std::byte* const memory : shared_) std::free(memory);
-}
+HostDevice::~HostDevice() { streams_.clear(); }
 
 Launch HostDevice::last_launch() const {
   const std::lock_guard lock(mutex_);
@@ -166,10 +163,11 @@ Result<std::byte*> HostDevice::allocate_shared(std::size_t bytes) {
   const std::size_t whole = (bytes / kAlignment + 1) * kAlignment;
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
   std::memset(memory, 0, whole);
-  const std::lock_guard lock(mutex_);
-  shared_.push_back(memory);
+  ++allocations_;
   return memory;
 }
+
+void HostDevice::deallocate_shared(std::byte* memory) { deallocate(memory); }
 
 // Word by word where it can be: an abort is told while kernels look at that word.
 Status HostDevice::copy_in(void* to, const void* from, std::size_t bytes) {

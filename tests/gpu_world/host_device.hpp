@@ -53,6 +53,7 @@ class HostDevice final : public Device {
   Result<std::byte*> allocate(std::size_t bytes) override;
   void deallocate(std::byte* memory) override;
   Result<std::byte*> allocate_shared(std::size_t bytes) override;
+  void deallocate_shared(std::byte* memory) override;
   Status copy_in(void* to, const void* from, std::size_t bytes) override;
   Status copy_out(void* to, const void* from, std::size_t bytes) override;
   Status zero(void* at, std::size_t bytes) override;
@@ -108,7 +109,6 @@ class HostDevice final : public Device {
   std::function<void()> look_;
   mutable std::mutex mutex_;  // of what stands below
   Launch last_launch_;
-  std::vector<std::byte*> shared_;
   std::vector<std::unique_ptr<Stream>> streams_;  // the first one is the default stream
 };
 

@@ -48,8 +48,9 @@ struct BlockShared {
   Cut cut;
   std::uint64_t sequence = 0;
   std::uint64_t deadline_ns = 0;
-  std::uint64_t piece_bytes = 0;  // of the chunk that is being done
-  std::uint32_t addressable = 0;  // of the own buffers, by bits
+  std::uint64_t piece_bytes = 0;    // of the chunk that is being done
+  std::uint64_t payload_bytes = 0;  // of all of the step's, as they lie in a slot
+  std::uint32_t addressable = 0;    // of the own buffers, by bits
   Place places[kOperandsMax];
   std::byte* pointers[kOperandsMax];
   std::uint32_t flags[kOperandsMax];
@@ -82,16 +83,13 @@ class CallContext {
   // ---- Where things are ----
 
   TUTTI_HOST_DEVICE std::uint32_t channel() const { return shared_.cut.channel; }
-  TUTTI_HOST_DEVICE std::byte* control(std::uint32_t rank) const { return world_.controls[rank]; }
 
   // What `peer` tells us, and what we tell it.
   TUTTI_HOST_DEVICE Mailbox& from(std::uint32_t peer) const {
-    const std::size_t at = world_.shape.mailbox_at(channel(), peer);
-    return *reinterpret_cast<Mailbox*>(control(world_.rank) + at);
+    return *reinterpret_cast<Mailbox*>(world_.inboxes[peer] + world_.shape.mailbox_at(channel()));
   }
   TUTTI_HOST_DEVICE Mailbox& to(std::uint32_t peer) const {
-    const std::size_t at = world_.shape.mailbox_at(channel(), world_.rank);
-    return *reinterpret_cast<Mailbox*>(control(peer) + at);
+    return *reinterpret_cast<Mailbox*>(world_.outboxes[peer] + world_.shape.mailbox_at(channel()));
   }
   TUTTI_HOST_DEVICE PeerState& state(std::uint32_t peer) const {
     return world_.peers[world_.shape.stream(channel(), peer)];
@@ -113,8 +111,12 @@ class CallContext {
     error.culprit = culprit;
     policy_.store_release(Site::error_post, &error.ready, std::uint64_t{1});
     for (std::uint32_t rank = 0; rank < world_.shape.ranks; ++rank)
-      policy_.store_relaxed(reinterpret_cast<std::uint64_t*>(control(rank)),
-                            make_notice(why, culprit));
+      policy_.store_relaxed(world_.notices[rank], make_notice(why, culprit));
+  }
+
+  // What somebody has told this rank of a failure, or 0.
+  TUTTI_HOST_DEVICE std::uint64_t notice() const {
+    return policy_.load_relaxed(world_.notices[world_.rank]);
   }
 
   // What a rank stores that is in the call that this one is in.
@@ -141,8 +143,7 @@ class CallContext {
   TUTTI_HOST_DEVICE bool gives_up(std::uint32_t polls, Awaited awaited, std::uint32_t peer,
                                   Moment moment) {
     constexpr std::uint32_t kPollsPerLook = 16;  // at the peer's call, and at the clock
-    const std::uint64_t notice =
-        policy_.load_relaxed(reinterpret_cast<const std::uint64_t*>(control(world_.rank)));
+    const std::uint64_t notice = this->notice();
     if (notice != 0) {
       fail(static_cast<Why>(notice >> 32), awaited, peer, static_cast<std::uint32_t>(notice),
            moment);

@@ -1,10 +1,10 @@
 // device_world.hpp: the memory in which the ranks of a device world meet, and what one call of one
 // rank is told.
 //
-// Every rank owns a piece of control memory that all others can load and store: a mailbox for each
-// peer and channel, and the slots of the queues that lead to it. What a rank waits for always lies
-// in its own memory, and a word has one writer, so that nobody ever resets anything: all numbers
-// only grow, over all calls.
+// Every rank owns a piece of control memory that all others can load and store: an inbox for each
+// peer, with a mailbox for each channel and the slots of the queues that lead to it. What a rank
+// waits for always lies in its own memory, and a word has one writer, so that nobody ever resets
+// anything: all numbers only grow, over all calls.
 //
 // What changes from call to call stands in memory, too (DeviceCall), or is advanced by the kernel
 // itself (PeerState, sequences): a captured graph launches the same kernel with the same arguments
@@ -58,7 +58,7 @@ struct alignas(128) Mailbox {
 // Before the payload of a queued message.
 struct SlotHeader {
   std::uint64_t signature = 0;
-  std::uint64_t number = 0;  // of the message, from 1
+  std::uint64_t bytes = 0;  // of the payload, to a multiple of kVectorBytes
 };
 
 // Four bytes with the flag that says whose they are, loaded and stored at once.
@@ -67,7 +67,8 @@ struct alignas(8) FlaggedWord {
   std::uint32_t flag = 0;
 };
 
-// How control memory is laid out; the same on all ranks. Sizes are of the payload of one slot.
+// How control memory is laid out; the same on all ranks: a notice, and an inbox for each rank, with
+// all that this rank tells the owner. Sizes are of the payload of one slot.
 struct ControlShape {
   std::uint32_t ranks = 1;
   std::uint32_t channels = 1;
@@ -88,22 +89,30 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t flagged_stride() const {
     return 2 * (std::size_t{flagged_bytes} + kUnitBytes);
   }
-  TUTTI_HOST_DEVICE std::size_t mailbox_at(std::uint32_t channel, std::uint32_t from) const {
-    return kNoticeBytes + stream(channel, from) * sizeof(Mailbox);
+
+  // ---- Within an inbox ----
+
+  TUTTI_HOST_DEVICE std::size_t mailbox_at(std::uint32_t channel) const {
+    return channel * sizeof(Mailbox);
   }
-  TUTTI_HOST_DEVICE std::size_t slot_at(std::uint32_t channel, std::uint32_t from,
-                                        std::uint64_t number) const {
-    const std::size_t slot = stream(channel, from) * slots + number % slots;
-    return kNoticeBytes + streams() * sizeof(Mailbox) + slot * slot_stride();
+  TUTTI_HOST_DEVICE std::size_t slot_at(std::uint32_t channel, std::uint64_t number) const {
+    const std::size_t slot = std::size_t{channel} * slots + number % slots;
+    return mailbox_at(channels) + slot * slot_stride();
   }
-  TUTTI_HOST_DEVICE std::size_t flagged_at(std::uint32_t channel, std::uint32_t from,
-                                           std::uint64_t number) const {
-    const std::size_t slot = stream(channel, from) * slots + number % slots;
-    return slot_at(0, 0, 0) + streams() * slots * slot_stride() + slot * flagged_stride();
+  TUTTI_HOST_DEVICE std::size_t flagged_at(std::uint32_t channel, std::uint64_t number) const {
+    const std::size_t slot = std::size_t{channel} * slots + number % slots;
+    return slot_at(channels, 0) + slot * flagged_stride();
   }
-  TUTTI_HOST_DEVICE std::size_t bytes() const {
-    return flagged_at(0, 0, 0) + streams() * slots * flagged_stride();
+  TUTTI_HOST_DEVICE std::size_t inbox_bytes() const {
+    return (flagged_at(channels, 0) + alignof(Mailbox) - 1) / alignof(Mailbox) * alignof(Mailbox);
   }
+
+  // ---- Within control memory ----
+
+  TUTTI_HOST_DEVICE std::size_t inbox_at(std::uint32_t from) const {
+    return kNoticeBytes + from * inbox_bytes();
+  }
+  TUTTI_HOST_DEVICE std::size_t bytes() const { return inbox_at(ranks); }
 };
 
 // Where a rank stands with a peer on one channel, in its own memory; only its own block uses it.
@@ -166,9 +175,11 @@ constexpr std::uint64_t make_entry(std::uint64_t sequence, std::uint64_t signatu
 struct DeviceWorld {
   ControlShape shape;
   std::uint32_t rank = 0;
-  std::uint32_t regions = 1;                 // that each rank has, the one that is none included
-  std::byte* const* controls = nullptr;      // by rank: its control memory as it is mapped here
-  std::byte* const* region_bases = nullptr;  // by rank and region, the same
+  std::uint32_t regions = 1;                // that each rank has, the one that is none included
+  std::byte* const* inboxes = nullptr;      // by rank: what it tells this one
+  std::byte* const* outboxes = nullptr;     // by rank: what this one tells it, as it is mapped here
+  std::uint64_t* const* notices = nullptr;  // by rank: its first word, the same
+  std::byte* const* region_bases = nullptr;  // by rank and region: its memory, the same
   PeerState* peers = nullptr;                // by channel and rank
   std::uint64_t* sequences = nullptr;        // by channel: calls so far
   ErrorRecord* error = nullptr;

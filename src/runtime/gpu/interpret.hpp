@@ -68,8 +68,7 @@ class Interpreter : public Messages<Policy> {
 
   // Whether the call can be made at all.
   TUTTI_HOST_DEVICE bool check() {
-    const std::uint64_t notice =
-        policy_.load_relaxed(reinterpret_cast<const std::uint64_t*>(this->control(world_.rank)));
+    const std::uint64_t notice = this->notice();
     if (notice != 0) {
       this->fail(static_cast<Why>(notice >> 32), Awaited::nothing, 0,
                  static_cast<std::uint32_t>(notice), {});
@@ -217,6 +216,7 @@ class Interpreter : public Messages<Policy> {
       policy_.sync();
     }
     if (this->is_flagged()) fill_slots(instruction, before / kUnitBytes + 1);
+    if (team.thread == 0) shared_.payload_bytes = before;
     return done;
   }
 

@@ -137,6 +137,12 @@ class Messages : public CallContext<Policy> {
     wait.site = Site::granted_see;
   }
 
+  TUTTI_HOST_DEVICE std::size_t slot_at(bool flagged, std::uint64_t before) const {
+    const std::uint32_t channel = this->channel();
+    return flagged ? world_.shape.flagged_at(channel, before)
+                   : world_.shape.slot_at(channel, before);
+  }
+
   // The next message in the queue from `rank`. A word that carries a flag is waited for by who
   // reads it.
   TUTTI_HOST_DEVICE void find_slot(std::uint32_t rank, Place& place, Wait& wait) {
@@ -144,9 +150,7 @@ class Messages : public CallContext<Policy> {
     const bool flagged = place.way == Way::flagged;
     const std::uint64_t before = flagged ? state.flagged_received++ : state.queued_received++;
     place.number = wait.number = before + 1;
-    place.base = this->control(world_.rank) +
-                 (flagged ? world_.shape.flagged_at(this->channel(), rank, before)
-                          : world_.shape.slot_at(this->channel(), rank, before));
+    place.base = world_.inboxes[rank] + slot_at(flagged, before);
     place.in_slot = place.told = true;
     if (flagged) return;
     wait.awaited = Awaited::data;
@@ -160,9 +164,7 @@ class Messages : public CallContext<Policy> {
     const bool flagged = place.way == Way::flagged;
     const std::uint64_t before = flagged ? state.flagged_sent++ : state.queued_sent++;
     place.number = before + 1;
-    place.base = this->control(rank) +
-                 (flagged ? world_.shape.flagged_at(this->channel(), world_.rank, before)
-                          : world_.shape.slot_at(this->channel(), world_.rank, before));
+    place.base = world_.outboxes[rank] + slot_at(flagged, before);
     place.in_slot = true;
     place.told = !flagged;
     if (before < world_.shape.slots) return;
@@ -177,7 +179,7 @@ class Messages : public CallContext<Policy> {
       store_unit(policy_, place.base, 0, shared_.call.signature, flag_of(place.number - 1));
       return true;
     }
-    *reinterpret_cast<SlotHeader*>(place.base) = {shared_.call.signature, place.number};
+    reinterpret_cast<SlotHeader*>(place.base)->signature = shared_.call.signature;
     place.base += sizeof(SlotHeader);
     return true;
   }
@@ -208,6 +210,10 @@ class Messages : public CallContext<Policy> {
     std::uint64_t* word = &mailbox.produced;
     Site site = Site::produced_post;
     if (place.way == Way::staged) {
+      // Whoever carries it further need not take the whole slot.
+      if (sent)
+        reinterpret_cast<SlotHeader*>(place.base - sizeof(SlotHeader))->bytes =
+            shared_.payload_bytes;
       word = sent ? &mailbox.filled : &mailbox.freed;
       site = sent ? Site::filled_post : Site::freed_post;
     } else if (place.way == Way::pull) {

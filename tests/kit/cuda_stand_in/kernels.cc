@@ -99,8 +99,7 @@ class Running {
   void stop() {
     const std::lock_guard lock(mutex_);
     for (const KernelLaunch* const launch : launches_) {
-      auto* const notice =
-          reinterpret_cast<std::uint64_t*>(launch->world->controls[launch->world->rank]);
+      std::uint64_t* const notice = launch->world->notices[launch->world->rank];
       std::atomic_ref(*notice).store(gpu::make_notice(gpu::Why::aborted, 0));
     }
   }

@@ -55,6 +55,7 @@ class CudaDevice final : public Device {
   Result<std::byte*> allocate(std::size_t bytes) override;
   void deallocate(std::byte* memory) override;
   Result<std::byte*> allocate_shared(std::size_t bytes) override;
+  void deallocate_shared(std::byte* memory) override;
   Status copy_in(void* to, const void* from, std::size_t bytes) override;
   Status copy_out(void* to, const void* from, std::size_t bytes) override;
   Status zero(void* at, std::size_t bytes) override;
@@ -219,6 +220,14 @@ Result<std::byte*> CudaDevice::allocate_shared(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   shared_.push_back(*std::move(memory));
   return shared_.back().data();
+}
+
+void CudaDevice::deallocate_shared(std::byte* memory) {
+  const auto scope = enter();
+  if (!scope.ok()) return;
+  const cuda::RelaxedCapture relaxed(driver_);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shared_, [&](const cuda::PinnedMemory& shared) { return shared.data() == memory; });
 }
 
 // Nothing to wait for, unless a wait has failed: its copy may be under way still.

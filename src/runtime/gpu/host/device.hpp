@@ -55,8 +55,10 @@ class Device {
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
   // Blocking: may wait for all that the device does.
   virtual void deallocate(std::byte* memory) = 0;
-  // Memory of the host that both see at the same address, zeroed; lives as long as the device.
+  // Memory of the host that both see at the same address, zeroed.
   virtual Result<std::byte*> allocate_shared(std::size_t bytes) = 0;
+  // Blocking: as deallocate().
+  virtual void deallocate_shared(std::byte* memory) = 0;
   // Blocking. They wait for no stream and no kernel.
   virtual Status copy_in(void* to, const void* from, std::size_t bytes) = 0;
   virtual Status copy_out(void* to, const void* from, std::size_t bytes) = 0;

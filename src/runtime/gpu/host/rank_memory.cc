@@ -1,5 +1,5 @@
 // rank_memory.cc: see rank_memory.hpp. One piece of memory: control memory, farewells, states of
-// peers, sequences, two tables of pointers, and the view of the world that points at all of it.
+// peers, sequences, tables of pointers, and the view of the world that points at all of it.
 #include "runtime/gpu/host/rank_memory.hpp"
 
 #include <atomic>
@@ -22,21 +22,36 @@ struct Layout {
       : farewells(aligned(shape.bytes())),
         peers(aligned(farewells + shape.ranks * sizeof(std::uint64_t))),
         sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
-        controls(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
-        bases(aligned(controls + shape.ranks * sizeof(std::byte*))),
+        inboxes(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
+        outboxes(aligned(inboxes + shape.ranks * sizeof(std::byte*))),
+        notices(aligned(outboxes + shape.ranks * sizeof(std::byte*))),
+        bases(aligned(notices + shape.ranks * sizeof(std::uint64_t*))),
         world(aligned(bases + shape.ranks * kRegionCount * sizeof(std::byte*))),
         bytes(aligned(world + sizeof(DeviceWorld))) {}
 
   std::size_t farewells;
   std::size_t peers;
   std::size_t sequences;
-  std::size_t controls;
+  std::size_t inboxes;
+  std::size_t outboxes;
+  std::size_t notices;
   std::size_t bases;
   std::size_t world;
   std::size_t bytes;
 };
 
 }  // namespace
+
+Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* const> controls) {
+  const auto place = static_cast<std::uint32_t>(rank);
+  Links links;
+  for (std::uint32_t peer = 0; peer < controls.size(); ++peer) {
+    links.inboxes.push_back(controls[place] + shape.inbox_at(peer));
+    links.outboxes.push_back(controls[peer] + shape.inbox_at(place));
+    links.notices.push_back(reinterpret_cast<std::uint64_t*>(controls[peer]));
+  }
+  return links;
+}
 
 Result<RankMemory> RankMemory::make(Device& device, const ControlShape& shape, Rank rank) {
   RankMemory made(device, shape, rank);
@@ -58,29 +73,36 @@ RankMemory::RankMemory(RankMemory&& other) noexcept
       memory_(std::exchange(other.memory_, nullptr)),
       bytes_(other.bytes_),
       world_(other.world_),
-      error_(other.error_) {}
+      error_(std::exchange(other.error_, nullptr)) {}
 
 RankMemory::~RankMemory() {
   if (memory_ != nullptr) device_->deallocate(memory_);
+  if (error_ != nullptr) device_->deallocate_shared(reinterpret_cast<std::byte*>(error_));
 }
 
-Status RankMemory::connect(std::span<std::byte* const> controls) {
+Status RankMemory::connect(const Links& links) {
   const Layout layout(shape_);
-  std::vector<std::byte*> bases(controls.size() * kRegionCount, nullptr);
-  for (std::size_t rank = 0; rank < controls.size(); ++rank)
+  const auto copy_in = [&](std::size_t at, const auto& table) {
+    return device_->copy_in(memory_ + at, table.data(), table.size() * sizeof(table[0]));
+  };
+  std::vector<std::byte*> bases(std::size_t{shape_.ranks} * kRegionCount, nullptr);
+  for (std::size_t rank = 0; rank < shape_.ranks; ++rank)
     bases[rank * kRegionCount + kEverywhere] = reinterpret_cast<std::byte*>(kEverywhereBase);
   DeviceWorld world;
   world.shape = shape_;
   world.rank = static_cast<std::uint32_t>(rank_);
   world.regions = kRegionCount;
-  world.controls = reinterpret_cast<std::byte* const*>(memory_ + layout.controls);
+  world.inboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.inboxes);
+  world.outboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.outboxes);
+  world.notices = reinterpret_cast<std::uint64_t* const*>(memory_ + layout.notices);
   world.region_bases = reinterpret_cast<std::byte* const*>(memory_ + layout.bases);
   world.peers = reinterpret_cast<PeerState*>(memory_ + layout.peers);
   world.sequences = reinterpret_cast<std::uint64_t*>(memory_ + layout.sequences);
   world.error = error_;
-  TUTTI_TRY(device_->copy_in(memory_ + layout.controls, controls.data(), controls.size_bytes()));
-  TUTTI_TRY(
-      device_->copy_in(memory_ + layout.bases, bases.data(), bases.size() * sizeof(std::byte*)));
+  TUTTI_TRY(copy_in(layout.inboxes, links.inboxes));
+  TUTTI_TRY(copy_in(layout.outboxes, links.outboxes));
+  TUTTI_TRY(copy_in(layout.notices, links.notices));
+  TUTTI_TRY(copy_in(layout.bases, bases));
   TUTTI_TRY(device_->copy_in(memory_ + layout.world, &world, sizeof world));
   world_ = reinterpret_cast<const DeviceWorld*>(memory_ + layout.world);
   return Status();

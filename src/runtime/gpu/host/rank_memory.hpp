@@ -19,6 +19,16 @@ inline constexpr std::uint32_t kEverywhere = 1;
 inline constexpr std::uint32_t kRegionCount = 2;  // with the one that is none
 inline constexpr std::uintptr_t kEverywhereBase = 4096;
 
+// How ranks reach each other's control memory, by rank.
+struct Links {
+  std::vector<std::byte*> inboxes;      // what they tell this one
+  std::vector<std::byte*> outboxes;     // what this one tells them
+  std::vector<std::uint64_t*> notices;  // the first words
+};
+
+// Where all can load and store all control memory.
+Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* const> controls);
+
 // Movable. Lifetime  not longer than its device's.
 class RankMemory {
  public:
@@ -34,8 +44,8 @@ class RankMemory {
   const DeviceWorld* world() const { return world_; }
   std::size_t bytes() const { return bytes_; }
 
-  // Tells the rank where the control memory of all ranks is. Blocking.
-  Status connect(std::span<std::byte* const> controls);
+  // Tells the rank where it meets all ranks. Blocking.
+  Status connect(const Links& links);
 
   // Words of the host that stand behind the control memory, on each rank at the same place: by
   // peer, whether it has left the world for good. Tells the rank whose control memory this is.

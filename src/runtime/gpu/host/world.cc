@@ -154,7 +154,8 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::make(std::span<Device* const> device
     controls.push_back(memory->control());
     world->ranks_.emplace_back(new GpuRank(*world, number, *std::move(memory), options.records));
   }
-  for (const auto& rank : world->ranks_) TUTTI_TRY(rank->memory_.connect(controls));
+  for (const auto& rank : world->ranks_)
+    TUTTI_TRY(rank->memory_.connect(direct_links(world->shape_, rank->rank(), controls)));
   return world;
 }
 

@@ -122,7 +122,8 @@ class GpuWorld::Joining {
       if (!control.ok()) return control.status().with_context(fmt::format("of rank {}", rank));
       controls.push_back(*control);
     }
-    return world_->rank(seat_.rank).memory_.connect(controls);
+    return world_->rank(seat_.rank)
+        .memory_.connect(direct_links(world_->shape_, seat_.rank, controls));
   }
 
   Result<std::byte*> control_of(Rank rank, const std::vector<Card>& cards) {
