@@ -3,108 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <barrier>
-#include <functional>
 #include <thread>
 
-#include "collectives/contract.hpp"
-#include "gpu/call_data.hpp"
-#include "gpu_world/host_device.hpp"
-#include "gpu_world/worlds.hpp"
+#include "gpu_world/members.hpp"
 #include "runtime/gpu/host/device_stock.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
 
 using ::testing::HasSubstr;
-
-// An all-gather of texts among threads.
-class Table {
- public:
-  explicit Table(int ranks) : texts_(static_cast<std::size_t>(ranks)), barrier_(ranks) {}
-
-  std::vector<std::string> exchange(Rank rank, const std::string& mine) {
-    texts_[static_cast<std::size_t>(rank)] = mine;
-    barrier_.arrive_and_wait();
-    std::vector<std::string> all = texts_;
-    barrier_.arrive_and_wait();
-    return all;
-  }
-
- private:
-  std::vector<std::string> texts_;
-  std::barrier<> barrier_;
-};
-
-struct Member {
-  std::unique_ptr<HostDevice> device;
-  std::string process;
-  std::unique_ptr<GpuWorld> world;
-  Status status;
-};
-
-std::vector<Member> members_of(const std::vector<std::string>& processes) {
-  std::vector<Member> members;
-  for (const std::string& process : processes) {
-    Member& member = members.emplace_back();
-    member.process = process;
-    member.device = std::make_unique<HostDevice>(
-        HostDeviceOptions{static_cast<int>(members.size()), 64, 32, true});
-  }
-  return members;
-}
-
-// Each rank on a thread.
-void for_all(std::vector<Member>& members, const std::function<void(Member&, Rank)>& work) {
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < members.size(); ++i)
-    threads.emplace_back([&, i] { work(members[i], static_cast<Rank>(i)); });
-  for (std::thread& thread : threads) thread.join();
-}
-
-void join_all(std::vector<Member>& members, const GpuOptions& options = small_options()) {
-  Table table(static_cast<int>(members.size()));
-  for_all(members, [&](Member& member, Rank rank) {
-    GpuSeat seat;
-    seat.device = member.device.get();
-    seat.rank = rank;
-    seat.ranks = static_cast<int>(members.size());
-    seat.process = member.process;
-    seat.exchange = [&](const std::string& mine) -> Result<std::vector<std::string>> {
-      return table.exchange(rank, mine);
-    };
-    auto world = GpuWorld::join(seat, options);
-    member.status = world.status();
-    if (world.ok()) member.world = *std::move(world);
-  });
-}
-
-// As those that join leave: after a word to all others, and when all have said it.
-void leave_all(std::vector<Member>& members) {
-  for (Member& member : members)
-    if (member.world) {
-      EXPECT_FALSE(members.size() > 1 && member.world->have_others_left());
-      break;
-    }
-  for (Member& member : members)
-    if (member.world) member.world->say_goodbye();
-  for (Member& member : members)
-    if (member.world) {
-      EXPECT_TRUE(member.world->have_others_left());
-      member.world.reset();
-      EXPECT_EQ(member.device->allocations(), 0);
-      EXPECT_EQ(member.device->imports(), 0);
-    }
-}
-
-Status call_and_wait(Member& member, Rank rank, const GpuCall& call) {
-  const StreamHandle stream = *member.device->make_stream();
-  GpuRank& mine = member.world->rank(rank);
-  Status status = mine.call(call, stream);
-  if (status.ok()) status = mine.synchronize(stream);
-  member.device->destroy_stream(stream);
-  return status;
-}
 
 TEST(GpuWorldOfProcesses, GivesWhatTheContractsSay) {
   for (const std::vector<std::string>& processes :
@@ -113,30 +20,7 @@ TEST(GpuWorldOfProcesses, GivesWhatTheContractsSay) {
     join_all(members);
     for (const Member& member : members)
       ASSERT_TRUE(member.status.ok()) << member.status.to_string();
-    const auto ranks = static_cast<int>(members.size());
-    std::uint64_t number = 0;
-    for (const Collective collective : kAllCollectives)
-      for (const std::size_t count : {0U, 1U, 13U, 500U}) {
-        if (collective == Collective::barrier && count > 0) continue;
-        ScheduleShape shape;
-        shape.collective = collective;
-        shape.ranks = ranks;
-        shape.root = ranks - 1;
-        const bool in_place = ++number % 2 == 0 && collectives::may_run_in_place(collective);
-        CallData data({shape, DataType::float32, ReduceOp::sum, count, in_place, number});
-        for_all(members, [&](Member& member, Rank rank) {
-          std::vector<std::byte> memory = data.seat(rank).image;
-          GpuCall call;
-          call.collective = collective;
-          call.root = shape.root;
-          call.count = count;
-          call.input = memory.data() + data.seat(rank).input_at;
-          call.output = memory.data() + data.seat(rank).output_at;
-          const Status status = call_and_wait(member, rank, call);
-          EXPECT_TRUE(status.ok()) << status.to_string();
-          EXPECT_EQ(data.judge(rank, memory.data()), "") << to_string(collective) << " " << count;
-        });
-      }
+    expect_contracts(members);
     leave_all(members);
   }
 }
@@ -173,13 +57,6 @@ TEST(GpuWorldOfProcesses, IsNotMadeWithoutANumberOfChannels) {
   options.channels = 0;
   join_all(members, options);
   EXPECT_THAT(members[0].status.message(), HasSubstr("a number of channels"));
-}
-
-GpuCall sum_in(std::vector<float>& memory) {
-  GpuCall call;
-  call.input = call.output = memory.data();
-  call.count = memory.size();
-  return call;
 }
 
 TEST(GpuWorldOfProcesses, AnAbortEndsTheCallsOfAll) {

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/try.hpp"
 
 namespace tutti::runtime::gpu {
@@ -12,13 +15,37 @@ namespace {
 // one of them through a link between devices.
 constexpr double kDeviceBandwidth = 1500;
 constexpr double kLinkBandwidth = 450;
+constexpr double kHostBandwidth = 5;  // of a host's carrier to others: one thread copies it
+
+// How many hosts there are of equally many consecutive ranks. Where they are not like that, every
+// rank counts as a host: that is slower than what could be, and right.
+int hosts_alike(const std::vector<int>& hosts) {
+  if (hosts.empty()) return 1;
+  const auto ranks = static_cast<int>(hosts.size());
+  const auto end =
+      std::find_if(hosts.begin(), hosts.end(), [&](int host) { return host != hosts.front(); });
+  const auto size = static_cast<int>(end - hosts.begin());
+  if (ranks % size != 0) return ranks;
+  std::set<int> seen;
+  for (int first = 0; first < ranks; first += size) {
+    const auto begin = hosts.begin() + first;
+    if (!seen.insert(*begin).second ||
+        std::any_of(begin, begin + size, [&](int host) { return host != *begin; }))
+      return ranks;
+  }
+  return ranks / size;
+}
 
 // Every rank on a seat of its own, also where several share a device: they run beside each other
 // there, each with its share of the processors and of the memory's bandwidth.
 Result<Topology> topology_of(const PlansOptions& options) {
   const double share =
       options.ranks_per_device > 1 ? kDeviceBandwidth / options.ranks_per_device : kLinkBandwidth;
-  return parse_synthetic_topology(fmt::format("1x{} nvlink={}", options.ranks, share));
+  const int hosts = hosts_alike(options.hosts);
+  if (hosts == 1)
+    return parse_synthetic_topology(fmt::format("1x{} nvlink={}", options.ranks, share));
+  return parse_synthetic_topology(
+      fmt::format("{}x{} nvlink={} nic={}", hosts, options.ranks / hosts, share, kHostBandwidth));
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct WorldPlan {
 struct PlansOptions {
   int ranks = 1;
   int ranks_per_device = 1;
+  std::vector<int> hosts;  // by rank: equal for those of one host; empty: all are on one
   int channels = 1;
   std::size_t slot_bytes = 0;
   bool direct = true;

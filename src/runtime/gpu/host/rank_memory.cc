@@ -46,6 +46,12 @@ Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* co
   const auto place = static_cast<std::uint32_t>(rank);
   Links links;
   for (std::uint32_t peer = 0; peer < controls.size(); ++peer) {
+    if (controls[peer] == nullptr) {
+      links.inboxes.push_back(nullptr);
+      links.outboxes.push_back(nullptr);
+      links.notices.push_back(nullptr);
+      continue;
+    }
     links.inboxes.push_back(controls[place] + shape.inbox_at(peer));
     links.outboxes.push_back(controls[peer] + shape.inbox_at(place));
     links.notices.push_back(reinterpret_cast<std::uint64_t*>(controls[peer]));

@@ -26,7 +26,7 @@ struct Links {
   std::vector<std::uint64_t*> notices;  // the first words
 };
 
-// Where all can load and store all control memory.
+// Through control memory; of those whose is null, none yet.
 Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* const> controls);
 
 // Movable. Lifetime  not longer than its device's.

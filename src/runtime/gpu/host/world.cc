@@ -166,6 +166,7 @@ GpuWorld::~GpuWorld() {
     if (rank) static_cast<void>(rank->memory_.give_notice(Why::aborted, 0));
   for (const auto& rank : ranks_)
     if (rank) rank->wait();
+  carrier_.reset();
   for (const Peer& peer : peers_)
     if (peer.imported) rank(own_).device().forget_memory(peer.control);
 }
@@ -196,6 +197,7 @@ Status GpuWorld::abort(Rank culprit) {
   // They may be gone, and hear of it from their kernels, too.
   for (const Peer& peer : peers_)
     static_cast<void>(rank(own_).memory_.give_notice_to(peer.control, Why::aborted, who));
+  if (carrier_) carrier_->give_notice(make_notice(Why::aborted, who));
   return first;
 }
 

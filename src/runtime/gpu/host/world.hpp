@@ -2,9 +2,9 @@
 // writes down what a call is, and launches one kernel for each rank.
 //
 // All ranks are of one process: threads, or one thread that speaks for all of them. They share one
-// device, or devices that address each other's memory. Or they are of several processes of a host:
-// then each has a world object of its own, in which it is the only one, and the control memory of
-// the others is mapped.
+// device, or devices that address each other's memory. Or they are of several processes: then each
+// has a world object of its own, in which it is the only one; the control memory of the others on
+// its host is mapped, and those of other hosts are reached through a carrier.
 //
 // A rank's kernel waits on its device for those of its peers. So all of them must be on their
 // devices at once: make() refuses what cannot be, and callers must not put what a peer's call comes
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "runtime/gpu/host/call_records.hpp"
+#include "runtime/gpu/host/carrier.hpp"
 #include "runtime/gpu/host/plans.hpp"
 #include "runtime/gpu/host/rank_memory.hpp"
 #include "runtime/gpu/kernel_image.hpp"
@@ -46,18 +47,23 @@ struct GpuOptions {
 };
 
 inline constexpr int kChannelsMax = 32;
+inline constexpr int kCarriedChannelsMax = 4;  // one thread of the host carries them all
 
 class GpuWorld;
 
-// A rank that joins others, of this process or another one of this host.
+// A rank that joins others, of this process or another one, of this host or another one.
 struct GpuSeat {
   Device* device = nullptr;
   Rank rank = 0;
   int ranks = 1;
   int ranks_per_device = 1;  // of any device at most
   std::string process;       // equal exactly for ranks of one process
+  std::vector<int> hosts;    // by rank: equal for those of one host; empty: all are on one
   // Gives what each rank says to all of them. All ranks call it equally often. Blocking.
   std::function<Result<std::vector<std::string>>(const std::string&)> exchange;
+  // Connects the ranks, for what their hosts carry. Called where there are several hosts, by all
+  // ranks or by none. Blocking.
+  std::function<Result<std::unique_ptr<Transport>>()> connect;
 };
 
 // One rank's side of a world.
@@ -128,7 +134,8 @@ class GpuWorld {
   static Result<std::unique_ptr<GpuWorld>> make(std::span<Device* const> devices,
                                                 const GpuOptions& options = {});
   // One rank of a world of several processes. `options.channels` is not 0, and the same on all
-  // ranks; messages go through slots whatever `options.direct` says. All ranks call it, and it
+  // ranks; messages go through slots whatever `options.direct` says, and between hosts there are
+  // none of low latency, and at most kCarriedChannelsMax channels. All ranks call it, and it
   // succeeds on all of them or on none. Blocking.
   // Errors  those of the exchange; unsupported: a rank could not, with the first one's reason.
   static Result<std::unique_ptr<GpuWorld>> join(const GpuSeat& seat, const GpuOptions& options);
@@ -157,7 +164,8 @@ class GpuWorld {
   // Until there is one, nothing has failed. Any thread.
   Status tell_lost(Rank peer);
 
-  // Tells ranks of other processes that this one makes no further calls.
+  // Tells ranks of other processes that this one makes no further calls. Blocking, for a moment:
+  // until those of other hosts have been told.
   void say_goodbye();
   // Whether all of them have said so: before that, their kernels may use this rank's memory.
   bool have_others_left() const;
@@ -182,13 +190,14 @@ class GpuWorld {
   const std::size_t devices_;
   std::unique_ptr<Plans> plans_;
   std::vector<std::unique_ptr<GpuRank>> ranks_;  // null: of another process, or another object
-  // Of a rank that has joined, by peer: its control memory as it is mapped here.
+  // Of a rank that has joined, by peer of its host: its control memory as it is mapped here.
   struct Peer {
     Rank rank = 0;
     std::byte* control = nullptr;
     bool imported = false;
   };
   std::vector<Peer> peers_;
+  std::unique_ptr<Carrier> carrier_;  // to ranks of other hosts; null: there are none
   Rank own_ = Status::kUnknownRank;  // the one that has joined
   std::atomic<bool> aborted_ = false;
 };

@@ -1,11 +1,13 @@
-// world_join.cc: a device world whose ranks are of several processes of a host: one rank, with the
-// control memory of all others mapped. See GpuWorld::join() in world.hpp.
+// world_join.cc: a device world whose ranks are of several processes: one rank, with the control
+// memory of all others of its host mapped, and a carrier to those of other hosts. See
+// GpuWorld::join() in world.hpp.
 //
 // Ranks say twice how they fare: with their memory, and once they have that of all others. So all
 // come to the same end, whoever could not.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <type_traits>
 
@@ -17,6 +19,9 @@ namespace tutti::runtime::gpu {
 namespace {
 
 constexpr std::size_t kProcessBytes = 64;
+
+// How long peers of other hosts are waited for, to be told that a rank leaves.
+constexpr std::chrono::seconds kGoodbyeTime{5};
 
 // What a rank says of its memory. Addresses are of use to ranks of the same process only.
 struct Card {
@@ -62,6 +67,7 @@ class GpuWorld::Joining {
     TUTTI_TRY(texts);
     const auto cards = cards_of(*texts);
     TUTTI_TRY(cards);
+    connect_hosts();
     const Status connected = connect(*cards);
     const auto outcomes = seat_.exchange(connected.ok() ? std::string() : connected.message());
     TUTTI_TRY(outcomes);
@@ -79,6 +85,13 @@ class GpuWorld::Joining {
       return Status(StatusCode::invalid_argument, "ranks that join have a number of channels");
     if (seat_.device == nullptr) return Status(StatusCode::unsupported, "it has no device");
     options_.direct = false;
+    if (has_hosts()) {
+      if (seat_.hosts.size() != static_cast<std::size_t>(seat_.ranks) || !seat_.connect)
+        return Status(StatusCode::invalid_argument,
+                      "ranks of several hosts say where each of them is, and how they connect");
+      options_.flagged_bytes = 0;
+      options_.channels = std::min(options_.channels, kCarriedChannelsMax);
+    }
     TUTTI_TRY(make_world());
     RankMemory& memory = world_->rank(seat_.rank).memory_;
     const auto handle = seat_.device->export_memory(memory.control());
@@ -99,6 +112,7 @@ class GpuWorld::Joining {
     planning.slot_bytes = options_.slot_bytes;
     planning.direct = false;
     planning.algorithm = options_.algorithm;
+    planning.hosts = seat_.hosts;
     auto plans = Plans::make(planning);
     TUTTI_TRY(plans);
     const auto ranks = static_cast<std::size_t>(seat_.ranks);
@@ -114,16 +128,56 @@ class GpuWorld::Joining {
     return Status();
   }
 
+  bool has_hosts() const {
+    return std::any_of(seat_.hosts.begin(), seat_.hosts.end(),
+                       [&](int host) { return host != seat_.hosts.front(); });
+  }
+  bool is_here(std::size_t rank) const {
+    return seat_.hosts.empty() ||
+           seat_.hosts[rank] == seat_.hosts[static_cast<std::size_t>(seat_.rank)];
+  }
+
   Status connect(const std::vector<Card>& cards) {
-    std::vector<std::byte*> controls;
+    std::vector<std::byte*> controls(cards.size(), nullptr);
+    std::vector<Rank> elsewhere;
     for (std::size_t rank = 0; rank < cards.size(); ++rank) {
       const auto number = static_cast<Rank>(rank);
+      if (!is_here(rank)) {
+        elsewhere.push_back(number);
+        continue;
+      }
       const auto control = control_of(number, cards);
       if (!control.ok()) return control.status().with_context(fmt::format("of rank {}", rank));
-      controls.push_back(*control);
+      controls[rank] = *control;
     }
-    return world_->rank(seat_.rank)
-        .memory_.connect(direct_links(world_->shape_, seat_.rank, controls));
+    Links links = direct_links(world_->shape_, seat_.rank, controls);
+    if (!elsewhere.empty()) {
+      TUTTI_TRY(make_carrier(elsewhere));
+      world_->carrier_->link(links);
+    }
+    return world_->rank(seat_.rank).memory_.connect(links);
+  }
+
+  Status make_carrier(const std::vector<Rank>& peers) {
+    if (!connected_.ok()) return connected_;
+    const RankMemory& memory = world_->rank(seat_.rank).memory_;
+    auto carrier =
+        Carrier::make(*seat_.device, world_->shape_, peers, std::move(transport_),
+                      [&memory](std::uint64_t notice) {
+                        static_cast<void>(memory.give_notice(static_cast<Why>(notice >> 32),
+                                                             static_cast<std::uint32_t>(notice)));
+                      });
+    TUTTI_TRY(carrier);
+    world_->carrier_ = *std::move(carrier);
+    return Status();
+  }
+
+  // All ranks do, or none: how one fares is told with the second word.
+  void connect_hosts() {
+    if (!has_hosts()) return;
+    auto transport = seat_.connect();
+    connected_ = transport.status().with_context("connecting the hosts");
+    if (transport.ok()) transport_ = *std::move(transport);
   }
 
   Result<std::byte*> control_of(Rank rank, const std::vector<Card>& cards) {
@@ -146,6 +200,8 @@ class GpuWorld::Joining {
   const GpuSeat& seat_;
   GpuOptions options_;
   std::unique_ptr<GpuWorld> world_;
+  std::unique_ptr<Transport> transport_;  // between hosts
+  Status connected_;
 };
 
 Result<std::unique_ptr<GpuWorld>> GpuWorld::join(const GpuSeat& seat, const GpuOptions& options) {
@@ -158,14 +214,17 @@ Status GpuWorld::tell_lost(Rank peer) {
 
 void GpuWorld::say_goodbye() {
   for (const Peer& peer : peers_) static_cast<void>(rank(own_).memory_.say_goodbye(peer.control));
+  if (carrier_) carrier_->leave(kGoodbyeTime);
 }
 
 bool GpuWorld::have_others_left() const {
-  return std::all_of(peers_.begin(), peers_.end(),
+  return (!carrier_ || carrier_->have_all_left()) &&
+         std::all_of(peers_.begin(), peers_.end(),
                      [&](const Peer& peer) { return has_left(peer.rank); });
 }
 
 bool GpuWorld::has_left(Rank peer) const {
+  if (carrier_ && carrier_->has_peer(peer)) return carrier_->has_left(peer);
   const auto left = ranks_[static_cast<std::size_t>(own_)]->memory_.has_left(peer);
   return left.ok() && *left;
 }

@@ -1,0 +1,299 @@
+// proxy.cc: see proxy.hpp. Words are stored with release and loaded with acquire, as kernels do: a
+// number is stored after what it tells of.
+#include "runtime/gpu/host/proxy.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "base/try.hpp"
+
+namespace tutti::runtime::gpu {
+namespace {
+
+enum class FrameKind : std::uint32_t { message = 1, progress, notice, farewell };
+
+constexpr std::uint32_t kKindBits = 8;
+constexpr int kFramesAtOnce = 64;  // from one peer, before another one is looked after
+constexpr int kPollsPerLook = 16;  // at whether a quiet peer is there
+
+constexpr std::uint32_t tag_of(FrameKind kind, std::uint32_t channel) {
+  return static_cast<std::uint32_t>(kind) | channel << kKindBits;
+}
+
+// Before the payload of a message.
+struct MessageHead {
+  std::uint64_t number = 0;  // from 1
+  std::uint64_t signature = 0;
+};
+
+struct Progress {
+  std::uint64_t entered = 0;
+  std::uint64_t freed = 0;
+};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <class T>
+T read(std::span<const std::byte> payload) {
+  T value;
+  std::memcpy(&value, payload.data(), sizeof value);
+  return value;
+}
+
+std::uint64_t load(std::uint64_t& word) {
+  return std::atomic_ref(word).load(std::memory_order_acquire);
+}
+
+void store(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+Status nonsense(std::string text) { return Status(StatusCode::corrupt_data, std::move(text)); }
+
+Status check_size(std::span<const std::byte> payload, std::size_t bytes, const char* what) {
+  if (payload.size() == bytes) return Status();
+  return nonsense(fmt::format("a {} of {} bytes, which has {}", what, payload.size(), bytes));
+}
+
+}  // namespace
+
+Result<Proxy> Proxy::make(Transport& transport, const ControlShape& shape,
+                          std::span<const ProxyLink> links) {
+  const std::size_t frame_bytes = sizeof(MessageHead) + shape.slot_bytes;
+  if (frame_bytes > transport.frame_bytes_max())
+    return Status(StatusCode::unsupported,
+                  fmt::format("messages of {} bytes need frames of {}, and {} carries at most {}; "
+                              "use smaller slots",
+                              shape.slot_bytes, frame_bytes, transport.traits().name,
+                              transport.frame_bytes_max()));
+  Proxy proxy(transport, shape);
+  for (const ProxyLink& link : links) {
+    const auto endpoint = transport.endpoint(link.peer, 0);
+    TUTTI_TRY(endpoint);
+    Link& made = proxy.links_.emplace_back();
+    made.at = link;
+    made.endpoint = *endpoint;
+    made.channels.resize(shape.channels);
+  }
+  return proxy;
+}
+
+Mailbox& Proxy::told_by(const Link& link, std::uint32_t channel) const {
+  return *reinterpret_cast<Mailbox*>(link.at.inbox + shape_.mailbox_at(channel));
+}
+
+Mailbox& Proxy::told_to(const Link& link, std::uint32_t channel) const {
+  return *reinterpret_cast<Mailbox*>(link.at.outbox + shape_.mailbox_at(channel));
+}
+
+std::vector<std::uint64_t> Proxy::take_notices() { return std::exchange(notices_, {}); }
+
+bool Proxy::has_told_all() const {
+  return transport_->flushed() && std::all_of(links_.begin(), links_.end(), [](const Link& link) {
+           return link.farewell_told || link.is_over;
+         });
+}
+
+bool Proxy::has_left(Rank peer) const {
+  return std::all_of(links_.begin(), links_.end(), [&](const Link& link) {
+    return link.at.peer != peer || link.has_left || link.is_over;
+  });
+}
+
+// A transport's failure is that of one of its connections, which say so themselves.
+bool Proxy::poll() {
+  const auto polled = transport_->poll();
+  bool moved = polled.ok() && *polled;
+  for (Link& link : links_)
+    if (!link.is_over) moved = serve(link) || moved;
+  return moved;
+}
+
+bool Proxy::serve(Link& link) {
+  if (const Status status = link.endpoint->status(); !status.ok()) {
+    lose(link, status);
+    return true;
+  }
+  const bool received = receive(link);
+  const bool moved = !link.is_over && (tell(link) || received);
+  if (!moved && ++link.quiet_polls % kPollsPerLook == 0) look_whether_it_is_there(link);
+  return moved;
+}
+
+// A transport takes it for no failure that a peer has closed its side, as long as nothing is to be
+// sent there; but kernels wait for one that has not said farewell.
+void Proxy::look_whether_it_is_there(Link& link) {
+  if (!link.has_left) static_cast<void>(link.endpoint->reserve(0));
+}
+
+void Proxy::lose(Link& link, const Status& why) {
+  link.is_over = true;
+  if (link.has_left) return;
+  notices_.push_back(make_notice(Why::peer_failed, static_cast<std::uint32_t>(link.at.peer) + 1));
+  if (failure_.ok())
+    failure_ =
+        Status(why.code(), fmt::format("rank {}: {}", link.at.peer, why.message()), link.at.peer);
+}
+
+// ---- What this rank tells ----
+
+bool Proxy::tell(Link& link) {
+  if (link.farewell_told) return false;
+  bool moved = tell_notice(link);
+  for (std::uint32_t channel = 0; channel < shape_.channels && !link.is_over; ++channel) {
+    moved = tell_progress(link, channel) || moved;
+    moved = tell_messages(link, channel) || moved;
+  }
+  return !link.is_over && ((leaving_ && tell_farewell(link)) || moved);
+}
+
+bool Proxy::tell_notice(Link& link) {
+  if (link.notice_told) return false;
+  const std::uint64_t notice = load(*link.at.notice);
+  if (notice == 0) return false;
+  link.notice_told = link.endpoint->send(tag_of(FrameKind::notice, 0), {}, bytes_of(notice));
+  return link.notice_told;
+}
+
+bool Proxy::tell_progress(Link& link, std::uint32_t channel) {
+  Channel& state = link.channels[channel];
+  Mailbox& mailbox = told_to(link, channel);
+  const Progress progress{load(mailbox.entered), load(mailbox.freed)};
+  if (progress.entered == state.entered_told && progress.freed == state.freed_told) return false;
+  if (!link.endpoint->send(tag_of(FrameKind::progress, channel), {}, bytes_of(progress)))
+    return false;
+  state.entered_told = progress.entered;
+  state.freed_told = progress.freed;
+  return true;
+}
+
+bool Proxy::tell_messages(Link& link, std::uint32_t channel) {
+  Channel& state = link.channels[channel];
+  const std::uint64_t filled = load(told_to(link, channel).filled);
+  bool moved = false;
+  for (; state.carried < filled; ++state.carried) {
+    const std::byte* const slot = link.at.outbox + shape_.slot_at(channel, state.carried);
+    const auto& header = *reinterpret_cast<const SlotHeader*>(slot);
+    if (header.bytes > shape_.slot_bytes) {
+      lose(link, Status(StatusCode::internal,
+                        fmt::format("channel {}: message {} to it says that it has {} bytes, in a "
+                                    "slot of {}",
+                                    channel, state.carried + 1, header.bytes, shape_.slot_bytes)));
+      return true;
+    }
+    const MessageHead head{state.carried + 1, header.signature};
+    const std::span payload(slot + sizeof(SlotHeader), header.bytes);
+    if (!link.endpoint->send(tag_of(FrameKind::message, channel), bytes_of(head), payload)) break;
+    moved = true;
+  }
+  return moved;
+}
+
+// Requires  leaving_. Only behind everything else.
+bool Proxy::tell_farewell(Link& link) {
+  if (!link.notice_told && load(*link.at.notice) != 0) return false;
+  for (std::uint32_t channel = 0; channel < shape_.channels; ++channel) {
+    const Channel& state = link.channels[channel];
+    Mailbox& mailbox = told_to(link, channel);
+    if (state.carried != load(mailbox.filled) || state.freed_told != load(mailbox.freed) ||
+        state.entered_told != load(mailbox.entered))
+      return false;
+  }
+  link.farewell_told = link.endpoint->send(tag_of(FrameKind::farewell, 0), {}, {});
+  return link.farewell_told;
+}
+
+// ---- What it is told ----
+
+bool Proxy::receive(Link& link) {
+  Frame frame;
+  bool moved = false;
+  for (int frames = 0; frames < kFramesAtOnce && link.endpoint->peek(frame); ++frames) {
+    moved = true;
+    const Status taken = take(link, frame);
+    link.endpoint->release();
+    if (taken.ok()) continue;
+    // A farewell that came before no longer counts: this was no rank that had left.
+    link.has_left = false;
+    lose(link, taken);
+    break;
+  }
+  return moved;
+}
+
+Status Proxy::take(Link& link, const Frame& frame) {
+  const std::uint32_t kind = frame.tag & ((1U << kKindBits) - 1);
+  const std::uint32_t channel = frame.tag >> kKindBits;
+  if (link.has_left) return nonsense(fmt::format("a frame of tag {:#x} after farewell", frame.tag));
+  if (channel >= shape_.channels)
+    return nonsense(fmt::format("channel {} of {}", channel, shape_.channels));
+  switch (static_cast<FrameKind>(kind)) {
+    case FrameKind::message:
+      return take_message(link, channel, frame.payload);
+    case FrameKind::progress:
+      return take_progress(link, channel, frame.payload);
+    case FrameKind::notice:
+      return take_notice(frame.payload);
+    case FrameKind::farewell:
+      TUTTI_TRY(check_size(frame.payload, 0, "farewell"));
+      link.has_left = true;
+      return Status();
+  }
+  return nonsense(fmt::format("a frame of tag {:#x}", frame.tag));
+}
+
+Status Proxy::take_message(Link& link, std::uint32_t channel, std::span<const std::byte> payload) {
+  Channel& state = link.channels[channel];
+  if (payload.size() < sizeof(MessageHead) ||
+      payload.size() - sizeof(MessageHead) > shape_.slot_bytes)
+    return nonsense(fmt::format("channel {}: a message of {} bytes, for slots of {}", channel,
+                                payload.size(), shape_.slot_bytes));
+  const auto head = read<MessageHead>(payload);
+  if (head.number != state.received + 1)
+    return nonsense(
+        fmt::format("channel {}: message {} after {}", channel, head.number, state.received));
+  if (head.number > state.freed_told + shape_.slots)
+    return nonsense(fmt::format("channel {}: message {} while {} have been read, of {} slots",
+                                channel, head.number, state.freed_told, shape_.slots));
+  std::byte* const slot = link.at.inbox + shape_.slot_at(channel, state.received);
+  const auto content = payload.subspan(sizeof(MessageHead));
+  *reinterpret_cast<SlotHeader*>(slot) = {head.signature, content.size()};
+  std::copy(content.begin(), content.end(), slot + sizeof(SlotHeader));
+  store(told_by(link, channel).filled, ++state.received);
+  return Status();
+}
+
+Status Proxy::take_progress(Link& link, std::uint32_t channel, std::span<const std::byte> payload) {
+  TUTTI_TRY(check_size(payload, sizeof(Progress), "word of progress"));
+  Channel& state = link.channels[channel];
+  const auto progress = read<Progress>(payload);
+  if (progress.freed < state.freed_seen || progress.freed > state.carried)
+    return nonsense(fmt::format("channel {}: it has read {} messages, after {}, of {}", channel,
+                                progress.freed, state.freed_seen, state.carried));
+  state.freed_seen = progress.freed;
+  Mailbox& mailbox = told_by(link, channel);
+  store(mailbox.entered, progress.entered);
+  store(mailbox.freed, progress.freed);
+  return Status();
+}
+
+Status Proxy::take_notice(std::span<const std::byte> payload) {
+  TUTTI_TRY(check_size(payload, sizeof(std::uint64_t), "notice"));
+  const auto notice = read<std::uint64_t>(payload);
+  const std::uint64_t why = notice >> 32;
+  const auto culprit = static_cast<std::uint32_t>(notice);
+  if (why == 0 || why > static_cast<std::uint64_t>(Why::peer_failed) || culprit > shape_.ranks)
+    return nonsense(fmt::format("a notice of {:#x}, with {} ranks", notice, shape_.ranks));
+  notices_.push_back(notice);
+  return Status();
+}
+
+}  // namespace tutti::runtime::gpu

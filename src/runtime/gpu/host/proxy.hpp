@@ -1,0 +1,107 @@
+// proxy.hpp: carries what the kernels of a rank tell ranks of other hosts, and what those tell.
+//
+// Kernels do not know: where a peer is on another host, its inbox, its outbox and its notice lie in
+// memory of this host that both processor and device see, laid out as all control memory is. The
+// proxy looks at what the kernels store there, sends it as frames of a Transport, and stores what
+// arrives. A slot is filled again only when the peer has told that it was read, so that there is
+// always room for what arrives: no proxy waits for another.
+//
+//   message   a slot: its number, its header, and as much payload as it has
+//   progress  the call that the rank is in, and how many messages it has read
+//   notice    that a call has failed, and whose fault it was
+//   farewell  that the rank makes no further calls: its connection may end
+//
+// A state machine: it never blocks, spawns or reads a clock (carrier.hpp does). Whatever a peer
+// sends is checked before anything is stored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/gpu/device_world.hpp"
+#include "tutti/status.hpp"
+#include "tutti/transport.hpp"
+
+namespace tutti::runtime::gpu {
+
+// Where the kernels of this rank meet one of another host.
+struct ProxyLink {
+  Rank peer = 0;
+  std::byte* inbox = nullptr;       // what it tells them
+  std::byte* outbox = nullptr;      // what they tell it
+  std::uint64_t* notice = nullptr;  // the same, of failures
+};
+
+// Threading  one thread at a time.
+class Proxy {
+ public:
+  // Requires  the links' memory is zeroed; it and the transport outlive this.
+  // Errors    unsupported: a message does not fit a frame; those of the transport.
+  static Result<Proxy> make(Transport& transport, const ControlShape& shape,
+                            std::span<const ProxyLink> links);
+
+  // Carries what can be carried. True when anything moved.
+  bool poll();
+
+  // What this rank is to be told: notices of peers, and of those that are lost or that sent what
+  // makes no sense. Each is given once.
+  std::vector<std::uint64_t> take_notices();
+  // The first of those that are lost or made no sense; ok: none is.
+  const Status& failure() const { return failure_; }
+
+  // The kernels make no further calls: what they have told is carried, then a farewell.
+  void leave() { leaving_ = true; }
+  // Whether that has left this process.
+  bool has_told_all() const;
+  // Whether the peer has said farewell. Of one that is lost, too: nothing more comes from it.
+  bool has_left(Rank peer) const;
+
+ private:
+  struct Channel {
+    std::uint64_t carried = 0;     // messages to the peer
+    std::uint64_t received = 0;    // messages from it
+    std::uint64_t freed_told = 0;  // how many of those it has been told were read
+    std::uint64_t freed_seen = 0;  // how many of ours it has read
+    std::uint64_t entered_told = 0;
+  };
+  struct Link {
+    ProxyLink at;
+    Endpoint* endpoint = nullptr;
+    std::vector<Channel> channels;
+    unsigned quiet_polls = 0;
+    bool notice_told = false;
+    bool farewell_told = false;
+    bool has_left = false;
+    bool is_over = false;  // nothing goes either way any more
+  };
+
+  Proxy(Transport& transport, const ControlShape& shape) : transport_(&transport), shape_(shape) {}
+
+  bool serve(Link& link);
+  static void look_whether_it_is_there(Link& link);
+  bool receive(Link& link);
+  bool tell(Link& link);
+  bool tell_notice(Link& link);
+  bool tell_progress(Link& link, std::uint32_t channel);
+  bool tell_messages(Link& link, std::uint32_t channel);
+  bool tell_farewell(Link& link);
+  Status take(Link& link, const Frame& frame);
+  Status take_message(Link& link, std::uint32_t channel, std::span<const std::byte> payload);
+  Status take_progress(Link& link, std::uint32_t channel, std::span<const std::byte> payload);
+  Status take_notice(std::span<const std::byte> payload);
+  void lose(Link& link, const Status& why);
+
+  Mailbox& told_by(const Link& link, std::uint32_t channel) const;
+  Mailbox& told_to(const Link& link, std::uint32_t channel) const;
+
+  Transport* transport_;
+  ControlShape shape_;
+  std::vector<Link> links_;
+  std::vector<std::uint64_t> notices_;
+  Status failure_;
+  bool leaving_ = false;
+};
+
+}  // namespace tutti::runtime::gpu
