@@ -19,13 +19,20 @@
 
 #include "base/try.hpp"
 #include "nccl/process.hpp"
+#include "runtime/access.hpp"
 #include "runtime/host.hpp"
+#include "runtime/split.hpp"
 #include "runtime/world.hpp"
 
 namespace tutti::nccl {
 namespace {
 
 constexpr std::size_t kNameBytes = 64;
+
+// Where hosts carry messages, each rank keeps some 2 MiB of page-locked memory for every peer of
+// another host, and looks at all of it in turn.
+constexpr std::size_t kCarriedRanksMax = 64;
+
 using Name = std::array<char, kNameBytes>;  // the beginning of one
 
 Name name_of(std::string_view text) {
@@ -57,11 +64,18 @@ bool is_primary(const transport::cuda::Driver& driver, const DevicePlace& place)
   return *primary == place.context;
 }
 
+// Whether the settings want all messages to go as between hosts.
+bool wants_network(const base::Config& config) {
+  return config.transport == base::TransportChoice::tcp ||
+         config.transport == base::TransportChoice::net_plugin;
+}
+
 // What of the settings kernels do not heed is heeded by staging.
 bool kernels_may(const base::Config& config) {
-  const bool near = config.transport == base::TransportChoice::automatic ||
-                    config.transport == base::TransportChoice::memory;
-  return config.gpu_kernels && near && !config.checksums &&
+  const bool possible = wants_network(config) ||
+                        config.transport == base::TransportChoice::automatic ||
+                        config.transport == base::TransportChoice::memory;
+  return config.gpu_kernels && possible && !config.checksums &&
          config.reduce_order == base::ReduceOrder::any && config.check == base::CheckChoice::late;
 }
 
@@ -195,9 +209,23 @@ int ranks_on_one_device(std::span<const Card> cards) {
 std::vector<PeerProcess> processes_of(std::span<const Card> cards, const Card& mine) {
   std::vector<PeerProcess> peers;
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
-    if (cards[rank].process != mine.process && cards[rank].names == mine.names)
+    if (cards[rank].process != mine.process && cards[rank].machine == mine.machine &&
+        cards[rank].names == mine.names)
       peers.push_back({static_cast<Rank>(rank), cards[rank].number});
   return peers;
+}
+
+// By rank: which host it is on, in the order of their first ranks.
+std::vector<int> hosts_of(std::span<const Card> cards, const base::Config& config) {
+  std::map<Name, int> numbers;
+  std::vector<int> hosts;
+  for (const Card& card : cards) {
+    const auto rank = static_cast<int>(hosts.size());
+    const auto number = static_cast<int>(numbers.size());
+    hosts.push_back(
+        wants_network(config) ? rank : numbers.try_emplace(card.machine, number).first->second);
+  }
+  return hosts;
 }
 
 // As many channels as every rank has. An error of the exchange's is not only this rank's.
@@ -209,7 +237,14 @@ Result<int> agree_on_channels(Communicator& communicator, int mine) {
 
 Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
                                                 const base::Config& config,
-                                                std::span<const Card> cards) {
+                                                std::span<const Card> cards,
+                                                std::vector<int> hosts) {
+  const bool several = *std::max_element(hosts.begin(), hosts.end()) > 0;
+  if (several && cards.size() > kCarriedRanksMax)
+    return told(
+        Status(StatusCode::unsupported,
+               fmt::format("they are on several hosts, and more than {}", kCarriedRanksMax)),
+        cards.size());
   DeviceGroup::Stock& stock = DeviceGroup::Stock::of_process();
   const Card& mine = cards[static_cast<std::size_t>(communicator.rank())];
   const auto here = std::count_if(cards.begin(), cards.end(), [&](const Card& card) {
@@ -227,6 +262,10 @@ Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
   seat.ranks = communicator.size();
   seat.ranks_per_device = ranks_on_one_device(cards);
   seat.process = std::string(mine.process.begin(), mine.process.end());
+  if (several) seat.hosts = std::move(hosts);
+  seat.connect = [&] {
+    return runtime::connect_beside(runtime::CommunicatorAccess::state(communicator));
+  };
   Status exchanged;  // told from what the ranks found out together
   seat.exchange = [&](const std::string& text) {
     auto texts = exchange(communicator, text);
@@ -257,11 +296,12 @@ Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
   TUTTI_TRY(communicator.all_gather(&mine, cards.data(), sizeof mine, DataType::uint8)
                 .with_context("what devices the ranks are on"));
   const auto all = [&](auto&& holds) { return std::all_of(cards.begin(), cards.end(), holds); };
-  const bool together =
-      all([&](const Card& card) { return card.has_device != 0 && card.machine == mine.machine; });
-  if (!together) return std::shared_ptr<DeviceGroup>();
-  if (!all([&](const Card& card) { return card.process == mine.process; }))
-    return join_group(communicator, *config, cards);
+  if (!all([](const Card& card) { return card.has_device != 0; }))
+    return std::shared_ptr<DeviceGroup>();
+  std::vector<int> hosts = hosts_of(cards, *config);
+  const bool one_host = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
+  if (!one_host || !all([&](const Card& card) { return card.process == mine.process; }))
+    return join_group(communicator, *config, cards, std::move(hosts));
   return meetings().at(cards.front().meeting, cards.size(), [&] {
     std::vector<int> ordinals;
     for (const Card& card : cards) ordinals.push_back(card.ordinal);

@@ -78,6 +78,7 @@ struct CommunicatorParts {
   CommunicatorOptions options;  // as the user gave them, for split()
   std::chrono::milliseconds timeout{600'000};
   bool ranks_share_cores = false;
+  bool on_one_host = true;
   std::vector<bool> neighbours;  // by rank: bound to this one's core; empty where nobody is
   // How many looks without news pass before the executor looks all the same, and how many of those
   // before it listens to what neither data nor the end of a connection tells.

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -98,6 +101,60 @@ std::uint64_t child_context(std::uint64_t parent, std::uint32_t split, int color
   return mixed ^ (mixed >> 32);
 }
 
+std::vector<Rank> ranks_of(const std::vector<Member>& group) {
+  std::vector<Rank> ranks;
+  for (const Member& member : group) ranks.push_back(member.rank);
+  return ranks;
+}
+
+// What the first `size` of a group are to each other, but for how they talk.
+Members child_of(CommunicatorState& parent, const std::vector<Member>& group, int color,
+                 std::size_t size) {
+  Members child = parent.parts().members;
+  child.context = child_context(child.context, parent.next_split(), color);
+  child.size = static_cast<int>(size);
+  for (int i = 0; i < child.size; ++i)
+    if (group[static_cast<std::size_t>(i)].rank == parent.rank()) child.rank = i;
+  child.choose_job_ranks(parent.parts().members, ranks_of(group));
+  return child;
+}
+
+std::function<Status()> bad_news_of(CommunicatorState& parent, std::vector<Rank> ranks) {
+  return [&parent, ranks = std::move(ranks)] {
+    const std::vector<bool> nobody(static_cast<std::size_t>(parent.size()));
+    return of_child(parent.look_for_deaths(nobody), ranks);
+  };
+}
+
+// Makes what the child needs exchanges for, on all ranks of the parent: in rounds, until every rank
+// is done, however many exchanges it needed.
+template <class Make>
+std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vector<Member>& group,
+                                     Members& child, Make make) {
+  child.exchange = [&](const std::string& mine) -> Result<Blobs> {
+    auto blobs = gather(parent, kBlob + mine);
+    if (!blobs.ok()) return blobs;
+    Blobs ours;
+    for (const Member& member : group) {
+      const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
+      if (blob.empty() || blob[0] != kBlob)
+        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank),
+                      member.rank);
+      ours.push_back(blob.substr(1));
+    }
+    return ours;
+  };
+  auto made = make();
+  for (bool all_done = false; !all_done;) {
+    auto blobs = gather(parent, std::string(1, kDone));
+    if (!blobs.ok()) return blobs.status();
+    all_done = std::all_of(blobs->begin(), blobs->end(), [](const std::string& blob) {
+      return !blob.empty() && blob[0] == kDone;
+    });
+  }
+  return made;
+}
+
 }  // namespace
 
 Status of_child(const Status& status, const std::vector<Rank>& ranks) {
@@ -118,43 +175,26 @@ Status of_parent(const Status& status, const std::vector<Rank>& ranks) {
 Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key) {
   auto group = find_members(parent, color, key);
   if (!group.ok()) return group.status();
-  Members child = parent.parts().members;
-  child.context = child_context(child.context, parent.next_split(), color);
-  child.size = color < 0 ? 0 : static_cast<int>(group->size());
-  for (int i = 0; i < child.size; ++i)
-    if ((*group)[static_cast<std::size_t>(i)].rank == parent.rank()) child.rank = i;
-  std::vector<Rank> ranks;
-  for (const Member& member : *group) ranks.push_back(member.rank);
-  child.choose_job_ranks(parent.parts().members, ranks);
-  const std::vector<bool> nobody(static_cast<std::size_t>(parent.size()));
-  child.bad_news = [&] { return of_child(parent.look_for_deaths(nobody), ranks); };
+  Members child = child_of(parent, *group, color, color < 0 ? 0 : group->size());
+  const std::vector<Rank> ranks = ranks_of(*group);
+  child.bad_news = bad_news_of(parent, ranks);
   if (child.threads) TUTTI_TRY(share_threads(parent, *group, child, parent.parts().config));
-
-  child.exchange = [&](const std::string& mine) -> Result<Blobs> {
-    auto blobs = gather(parent, kBlob + mine);
-    if (!blobs.ok()) return blobs;
-    Blobs ours;
-    for (const Member& member : *group) {
-      const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
-      if (blob.empty() || blob[0] != kBlob)
-        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank),
-                      member.rank);
-      ours.push_back(blob.substr(1));
-    }
-    return ours;
-  };
-  Result<std::shared_ptr<CommunicatorState>> made = std::shared_ptr<CommunicatorState>();
-  if (child.size > 0)
-    made = make_communicator(child, parent.parts().config, parent.parts().options);
-  for (bool all_done = false; !all_done;) {
-    auto blobs = gather(parent, std::string(1, kDone));
-    if (!blobs.ok()) return blobs.status();
-    all_done = std::all_of(blobs->begin(), blobs->end(), [](const std::string& blob) {
-      return !blob.empty() && blob[0] == kDone;
-    });
-  }
+  using Made = Result<std::shared_ptr<CommunicatorState>>;
+  const Made made = in_rounds(parent, *group, child, [&]() -> Made {
+    if (child.size == 0) return std::shared_ptr<CommunicatorState>();
+    return make_communicator(child, parent.parts().config, parent.parts().options);
+  });
   if (!made.ok()) return of_parent(made.status(), ranks);
   return made;
+}
+
+Result<std::unique_ptr<Transport>> connect_beside(CommunicatorState& parent) {
+  std::vector<Member> group;
+  for (Rank rank = 0; rank < parent.size(); ++rank) group.push_back({rank, rank});
+  Members beside = child_of(parent, group, 0, group.size());
+  beside.bad_news = bad_news_of(parent, ranks_of(group));
+  if (beside.threads) TUTTI_TRY(share_threads(parent, group, beside, parent.parts().config));
+  return in_rounds(parent, group, beside, [&] { return connect_as(beside, parent.parts()); });
 }
 
 }  // namespace tutti::runtime

@@ -1,4 +1,4 @@
-// split.hpp: a new communicator of some of the ranks of another one.
+// split.hpp: a new communicator of some of the ranks of another one, or a new transport of all.
 #pragma once
 
 #include <memory>
@@ -16,5 +16,9 @@ Status of_parent(const Status& status, const std::vector<Rank>& ranks);
 // (key, rank); a negative color takes part and gets null.
 // Errors  those of making a communicator, on the ranks of the color that failed.
 Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key);
+
+// A second transport between the ranks of `parent`, in their order, for those who move more than its
+// calls. Every rank calls it; where one fails, others may have theirs.
+Result<std::unique_ptr<Transport>> connect_beside(CommunicatorState& parent);
 
 }  // namespace tutti::runtime

@@ -281,13 +281,22 @@ Result<base::Config> effective_config(const CommunicatorOptions& options) {
   return config;
 }
 
+Result<std::unique_ptr<Transport>> connect_as(const Members& members,
+                                              const CommunicatorParts& parts) {
+  auto transport =
+      make_transport(members, parts.config, parts.on_one_host, parts.ranks_share_cores);
+  TUTTI_TRY(transport);
+  return wrap(*std::move(transport), members, parts.config, CommunicatorOptions());
+}
+
 Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
                                      const CommunicatorOptions& options) {
   const auto tuner = tuner_of(members, config);
   auto cards = show_cards(members, config, options, tuner.get());
   if (!cards.ok()) return cards.status();
   const bool shared_cores = ranks_share_cores(*cards, members.rank);
-  auto transport = make_transport(members, config, on_one_host(*cards), shared_cores);
+  const bool one_host = on_one_host(*cards);
+  auto transport = make_transport(members, config, one_host, shared_cores);
   if (!transport.ok()) return transport.status();
   transport = wrap(*std::move(transport), members, config, options);
   if (!transport.ok()) return transport.status();
@@ -324,6 +333,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
   parts.options = options;
   parts.timeout = config.timeout;
   parts.ranks_share_cores = shared_cores;
+  parts.on_one_host = one_host;
   parts.neighbours = neighbours(*cards, members.rank);
   parts.members = members;
   parts.members.exchange = nullptr;

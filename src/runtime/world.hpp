@@ -46,6 +46,10 @@ Result<std::shared_ptr<CommunicatorState>> make_communicator(const Members& memb
 Result<CommunicatorParts> make_parts(const Members& members, const base::Config& config,
                                      const CommunicatorOptions& options);
 
+// A transport of the same kind as that of these parts, without what the user wrapped around it.
+Result<std::unique_ptr<Transport>> connect_as(const Members& members,
+                                              const CommunicatorParts& parts);
+
 // The configuration of this process with the user's options on top.
 Result<base::Config> effective_config(const CommunicatorOptions& options);
 

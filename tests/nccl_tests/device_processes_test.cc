@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -182,23 +183,36 @@ std::size_t device_memory() {
 
 std::vector<int> zeros(int size) { return std::vector<int>(static_cast<std::size_t>(size), 0); }
 
-TEST(NcclDeviceProcesses, AreRightAtAllSizes) {
+// On one host, and as if each rank were on another: with sockets asked for, hosts carry what
+// kernels tell each other.
+class NcclDeviceRanks : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<int> run(int size, const std::function<void(Member&, Shared&)>& work) {
+    return run_ranks(size, work, "TUTTI_TRANSPORT", GetParam());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, NcclDeviceRanks, ::testing::Values("auto", "tcp"),
+                         [](const auto& param) {
+                           return std::string(param.param) == "tcp" ? "apart" : "together";
+                         });
+
+TEST_P(NcclDeviceRanks, AreRightAtAllSizes) {
   for (const int size : {1, 2, 3, 5})
-    EXPECT_EQ(run_ranks(size,
-                        [](Member& member, Shared&) {
-                          for (const std::size_t count : {1U, 7U, 1009U, 50021U})
-                            check_sums(member, count);
-                          for (const std::size_t count : {1U, 13U, 4099U})
-                            check_exchanges(member, count);
-                          member.end();
-                        }),
+    EXPECT_EQ(run(size,
+                  [](Member& member, Shared&) {
+                    for (const std::size_t count : {1U, 7U, 1009U, 50021U})
+                      check_sums(member, count);
+                    for (const std::size_t count : {1U, 13U, 4099U}) check_exchanges(member, count);
+                    member.end();
+                  }),
               zeros(size))
         << size << " ranks";
 }
 
 // A launch that fails tells who makes the calls.
-TEST(NcclDeviceProcesses, HaveKernels) {
-  const auto codes = run_ranks(3, [](Member& member, Shared&) {
+TEST_P(NcclDeviceRanks, HaveKernels) {
+  const auto codes = run(3, [](Member& member, Shared&) {
     if (!member.has_kernels()) {
       member.end();
       std::exit(kSkipped);
@@ -218,7 +232,7 @@ TEST(NcclDeviceProcesses, HaveKernels) {
 // What kernels do not heed is heeded by staging.
 TEST(NcclDeviceProcesses, HaveNoKernelsWhereSettingsAskForMore) {
   const std::pair<const char*, const char*> settings[] = {{"TUTTI_GPU_KERNELS", "0"},
-                                                          {"TUTTI_TRANSPORT", "tcp"},
+                                                          {"TUTTI_TRANSPORT", "shm"},
                                                           {"TUTTI_CHECKSUMS", "on"},
                                                           {"TUTTI_CHECK", "strict"},
                                                           {"TUTTI_REDUCE_ORDER", "rank_tree"}};
@@ -235,33 +249,32 @@ TEST(NcclDeviceProcesses, HaveNoKernelsWhereSettingsAskForMore) {
         << name;
 }
 
-TEST(NcclDeviceProcesses, ReplayGraphs) {
-  EXPECT_EQ(run_ranks(2,
-                      [](Member& member, Shared&) {
-                        int* const memory = member.memory(filled(member.rank(), 300));
-                        CUgraph_st* graph = nullptr;
-                        CUgraph_st* instance = nullptr;
-                        DEMAND(cudaStreamBeginCapture(member.stream(), 0) == 0);
-                        DEMAND(ncclAllReduce(memory, memory, 300, ncclInt, ncclSum, member.comm(),
-                                             member.stream()) == ncclSuccess);
-                        DEMAND(cudaStreamEndCapture(member.stream(), &graph) == 0);
-                        DEMAND(cudaGraphInstantiate(&instance, graph, 0) == 0);
-                        for (int time = 0; time < 3; ++time)
-                          DEMAND(cudaGraphLaunch(instance, member.stream()) == 0);
-                        member.synchronize();
-                        const std::vector<int> sums = member.values(memory, 300);
-                        for (std::size_t i = 0; i < 300; ++i) DEMAND(sums[i] == 4 * sum_at(2, i));
-                        DEMAND(cudaGraphExecDestroy(instance) == 0);
-                        DEMAND(cudaGraphDestroy(graph) == 0);
-                        member.end();
-                      }),
+TEST_P(NcclDeviceRanks, ReplayGraphs) {
+  EXPECT_EQ(run(2,
+                [](Member& member, Shared&) {
+                  int* const memory = member.memory(filled(member.rank(), 300));
+                  CUgraph_st* graph = nullptr;
+                  CUgraph_st* instance = nullptr;
+                  DEMAND(cudaStreamBeginCapture(member.stream(), 0) == 0);
+                  DEMAND(ncclAllReduce(memory, memory, 300, ncclInt, ncclSum, member.comm(),
+                                       member.stream()) == ncclSuccess);
+                  DEMAND(cudaStreamEndCapture(member.stream(), &graph) == 0);
+                  DEMAND(cudaGraphInstantiate(&instance, graph, 0) == 0);
+                  for (int time = 0; time < 3; ++time)
+                    DEMAND(cudaGraphLaunch(instance, member.stream()) == 0);
+                  member.synchronize();
+                  const std::vector<int> sums = member.values(memory, 300);
+                  for (std::size_t i = 0; i < 300; ++i) DEMAND(sums[i] == 4 * sum_at(2, i));
+                  DEMAND(cudaGraphExecDestroy(instance) == 0);
+                  DEMAND(cudaGraphDestroy(graph) == 0);
+                  member.end();
+                }),
             zeros(2));
 }
 
 // Communicators that come and go: what each had of the devices the next ones get.
-TEST(NcclDeviceProcesses, ComeAndGo) {
-  EXPECT_EQ(
-      run_ranks(3,
+TEST_P(NcclDeviceRanks, ComeAndGo) {
+  EXPECT_EQ(run(3,
                 [](Member& member, Shared&) {
                   std::uint64_t first = 0;
                   std::size_t pieces = 0;
@@ -286,7 +299,7 @@ TEST(NcclDeviceProcesses, ComeAndGo) {
                   check_sums(member, 50);
                   member.end();
                 }),
-      zeros(3));
+            zeros(3));
 }
 
 // Of a communicator that a rank has given back, its memory stays as long as a peer may use it.
@@ -315,8 +328,8 @@ TEST(NcclDeviceProcesses, MemoryStaysUntilPeersHaveLeft) {
 }
 
 // Those who wait for a rank whose process is gone are told, long before the deadline.
-TEST(NcclDeviceProcesses, HearOfALostPeer) {
-  const auto codes = run_ranks(3, [](Member& member, Shared& shared) {
+TEST_P(NcclDeviceRanks, HearOfALostPeer) {
+  const auto codes = run(3, [](Member& member, Shared& shared) {
     check_sums(member, 10);
     ++shared.met;
     while (shared.met < 3) std::this_thread::yield();
@@ -336,24 +349,24 @@ TEST(NcclDeviceProcesses, HearOfALostPeer) {
 }
 
 // An abort of one rank is heard by those that wait for it.
-TEST(NcclDeviceProcesses, HearOfAnAbort) {
-  EXPECT_EQ(run_ranks(3,
-                      [](Member& member, Shared& shared) {
-                        check_sums(member, 10);
-                        int* const memory = member.memory(filled(member.rank(), 10));
-                        if (member.rank() != 2)
-                          DEMAND(ncclAllReduce(memory, memory, 10, ncclInt, ncclSum, member.comm(),
-                                               member.stream()) == ncclSuccess);
-                        ++shared.met;
-                        while (shared.met < 3) std::this_thread::yield();
-                        if (member.rank() == 2) DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
-                        DEMAND(cudaStreamSynchronize(member.stream()) == 0);
-                        if (member.rank() == 2) return;
-                        ncclResult_t error = ncclSuccess;
-                        DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
-                        DEMAND(error != ncclSuccess);
-                        DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
-                      }),
+TEST_P(NcclDeviceRanks, HearOfAnAbort) {
+  EXPECT_EQ(run(3,
+                [](Member& member, Shared& shared) {
+                  check_sums(member, 10);
+                  int* const memory = member.memory(filled(member.rank(), 10));
+                  if (member.rank() != 2)
+                    DEMAND(ncclAllReduce(memory, memory, 10, ncclInt, ncclSum, member.comm(),
+                                         member.stream()) == ncclSuccess);
+                  ++shared.met;
+                  while (shared.met < 3) std::this_thread::yield();
+                  if (member.rank() == 2) DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                  DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+                  if (member.rank() == 2) return;
+                  ncclResult_t error = ncclSuccess;
+                  DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
+                  DEMAND(error != ncclSuccess);
+                  DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                }),
             zeros(3));
 }
 
