@@ -203,7 +203,7 @@ class CostGraph {
   // Whether any message travels direct.
   bool any_direct() const { return any_direct_; }
   // Whether every rank sends one message to each of its peers, out of its own memory and before it
-  // has received anything, and receives one: all wait for all, once; and no message goes by sockets.
+  // has received anything, and receives one: all wait for all, once. Not of messages by sockets.
   bool one_round() const { return one_round_; }
 
   std::size_t memory_bytes() const;  // an estimate

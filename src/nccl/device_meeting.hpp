@@ -1,7 +1,7 @@
 // device_meeting.hpp: how the ranks of a new communicator find out that kernels can make their
 // calls in device memory: each has a device, the settings allow it, the devices hold the kernels of
-// all at once, and reach the memory of those of their host; what goes to other hosts is carried. All
-// ranks come to the same answer.
+// all at once, and reach the memory of those of their host; what goes to other hosts is carried.
+// All ranks come to the same answer.
 #pragma once
 
 #include <memory>

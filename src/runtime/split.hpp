@@ -17,8 +17,8 @@ Status of_parent(const Status& status, const std::vector<Rank>& ranks);
 // Errors  those of making a communicator, on the ranks of the color that failed.
 Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int color, int key);
 
-// A second transport between the ranks of `parent`, in their order, for those who move more than its
-// calls. Every rank calls it; where one fails, others may have theirs.
+// A second transport between the ranks of `parent`, in their order, for those who move more than
+// its calls. Every rank calls it; where one fails, others may have theirs.
 Result<std::unique_ptr<Transport>> connect_beside(CommunicatorState& parent);
 
 }  // namespace tutti::runtime

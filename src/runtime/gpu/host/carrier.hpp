@@ -1,5 +1,5 @@
-// carrier.hpp: the proxy of a rank at work: its memory, its transport, and the thread that drives it
-// while kernels run, because none of the program's does.
+// carrier.hpp: the proxy of a rank at work: its memory, its transport, and the thread that drives
+// it while kernels run, because none of the program's does.
 //
 // What a kernel stores rings no bell, so that the thread has to look: it gives its core away while
 // something moved lately, then sleeps between looks.

@@ -198,7 +198,7 @@ class GpuWorld {
   };
   std::vector<Peer> peers_;
   std::unique_ptr<Carrier> carrier_;  // to ranks of other hosts; null: there are none
-  Rank own_ = Status::kUnknownRank;  // the one that has joined
+  Rank own_ = Status::kUnknownRank;   // the one that has joined
   std::atomic<bool> aborted_ = false;
 };
 
