@@ -140,6 +140,9 @@ TEST_F(CudaDeviceTest, SharesMemoryWithTheHost) {
   EXPECT_EQ(read(first, 5000), bytes);
   EXPECT_FALSE(driver().place_of(first)->device);
   EXPECT_EQ(driver().place_of(first)->ordinal, 0) << "it is not page-locked";
+  device().deallocate_shared(second);
+  EXPECT_EQ(driver().place_of(second)->ordinal, -1) << "it is page-locked still";
+  EXPECT_EQ(read(first, 5000), bytes);
 }
 
 // ---- Peers ----

@@ -98,6 +98,12 @@ ErrorRecord HostWorld::error(Rank rank) {
   return record;
 }
 
+SlotHeader HostWorld::header(Rank rank, Rank peer, std::uint64_t number) const {
+  const Memory& memory = *ranks_[static_cast<std::size_t>(rank)];
+  return *reinterpret_cast<const SlotHeader*>(memory.inboxes[static_cast<std::size_t>(peer)] +
+                                              shape_.slot_at(0, number));
+}
+
 void HostWorld::set_flagged_messages(std::uint64_t count) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (PeerState& peer : ranks_[rank]->peers) peer.flagged_sent = peer.flagged_received = count;

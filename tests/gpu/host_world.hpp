@@ -46,6 +46,8 @@ class HostWorld {
   void abort(Rank rank);
   // What a rank failed of, once it has; Why::none before.
   ErrorRecord error(Rank rank);
+  // Of the message of this number, from 0, on channel 0 from `peer` to `rank`.
+  SlotHeader header(Rank rank, Rank peer, std::uint64_t number) const;
   // As if so many messages had been sent through all queues of low latency.
   void set_flagged_messages(std::uint64_t count);
 

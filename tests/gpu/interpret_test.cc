@@ -154,6 +154,25 @@ TEST(Interpreter, ReducesEveryTypeWithEveryOperation) {
   sweep("direct", 3, kAllDataTypes, kAllReduceOps);
 }
 
+// Who carries slots sends no more of them than their message has.
+TEST(Interpreter, SlotsSayHowLongTheirMessagesAre) {
+  const auto algorithm = collectives::find_algorithm(Collective::all_gather, "ring");
+  const Result<Schedule> schedule = build(**algorithm, 3, 0);
+  const auto programs = encode(collectives::lower_all(*schedule));
+  ASSERT_TRUE(programs.ok());
+  HostWorld world(small_shape(3, 1), 2);
+  std::uint64_t messages = 0;
+  for (const std::size_t count : {1U, 16U, 0U, 17U, 496U}) {
+    const CallCase what{DataType::uint8, ReduceOp::sum, count, false, Travels::staged, 1, count};
+    std::vector<std::vector<std::byte>> arenas(
+        3, std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what)));
+    const Trial trial(schedule->shape, *programs, what, arenas, 0);
+    ASSERT_TRUE(world.run({&trial.job(), 1}));
+    for (int i = 0; i < 2; ++i)
+      EXPECT_EQ(world.header(1, 0, messages++).bytes, (count + 15) / 16 * 16) << count;
+  }
+}
+
 // The numbers on flags come back after 2^32 messages. What an earlier message has left in a slot
 // must not be taken for one with the same number, so slots are filled in between.
 TEST(Interpreter, FlagsMayComeBack) {

@@ -84,6 +84,22 @@ TEST(GpuWorldOfHosts, AnAbortEndsTheCallsOfAll) {
   leave_all(members);
 }
 
+// Also where the world goes at once: why it went is told before its connections end.
+TEST(GpuWorldOfHosts, WhoGoesTellsWhyFirst) {
+  std::vector<Member> members = members_of(processes(2), {0, 1});
+  join_all(members);
+  std::vector<float> memory(300, 1);
+  std::thread waiting([&] {
+    const Status status = call_and_wait(members[0], 0, sum_in(memory));
+    EXPECT_EQ(status.code(), StatusCode::aborted) << status.to_string();
+    EXPECT_EQ(status.culprit(), 1) << status.to_string();
+  });
+  while (members[0].device->launches() == 0) std::this_thread::yield();
+  EXPECT_TRUE(members[1].world->abort(1).ok());
+  members[1].world.reset();
+  waiting.join();
+}
+
 // A kernel tells why it left, across hosts as within one.
 TEST(GpuWorldOfHosts, AMismatchIsToldToAll) {
   std::vector<Member> members = members_of(processes(2), {0, 1});
@@ -106,6 +122,7 @@ TEST(GpuWorldOfHosts, AHostThatIsLostWithinACallFailsIt) {
     const Status status = call_and_wait(members[0], 0, sum_in(memory));
     EXPECT_EQ(status.code(), StatusCode::peer_lost) << status.to_string();
     EXPECT_EQ(status.culprit(), 1) << status.to_string();
+    EXPECT_THAT(status.message(), HasSubstr("left")) << "what the connection says of it";
   });
   while (members[0].device->launches() == 0) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has told all that it has

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.hpp"
+#include "runtime/own_thread.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -29,7 +30,9 @@ Result<std::unique_ptr<Carrier>> Carrier::make(Device& device, const ControlShap
   TUTTI_TRY(proxy);
   carrier->proxy_ = std::make_unique<Proxy>(*std::move(proxy));
   carrier->has_left_.resize(peers.size());
-  carrier->thread_ = std::thread([raw = carrier.get()] { raw->run(); });
+  auto thread = begin_own_thread("tutti-carrier", [raw = carrier.get()] { raw->run(); });
+  TUTTI_TRY(thread);
+  carrier->thread_ = *std::move(thread);
   return carrier;
 }
 
@@ -115,14 +118,17 @@ bool Carrier::step() {
   return moved;
 }
 
+// With a last step at the end, so that notices which kernels left behind are told.
 void Carrier::run() {
   Clock::time_point moved_at = Clock::now();
   while (true) {
+    bool ends = false;
     {
       const std::lock_guard lock(mutex_);
-      if (ends_) return;
+      ends = ends_;
     }
     const bool moved = step();
+    if (ends) return;
     const Clock::time_point now = Clock::now();
     if (moved) moved_at = now;
     if (now - moved_at < kSoon)

@@ -226,8 +226,14 @@ void CudaDevice::deallocate_shared(std::byte* memory) {
   const auto scope = enter();
   if (!scope.ok()) return;
   const cuda::RelaxedCapture relaxed(driver_);
+  cuda::PinnedMemory freed;  // without the lock: for that the driver may wait for kernels
   const std::lock_guard lock(mutex_);
-  std::erase_if(shared_, [&](const cuda::PinnedMemory& shared) { return shared.data() == memory; });
+  const auto found =
+      std::find_if(shared_.begin(), shared_.end(),
+                   [&](const cuda::PinnedMemory& shared) { return shared.data() == memory; });
+  if (found == shared_.end()) return;
+  freed = std::move(*found);
+  shared_.erase(found);
 }
 
 // Nothing to wait for, unless a wait has failed: its copy may be under way still.

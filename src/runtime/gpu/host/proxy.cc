@@ -97,9 +97,9 @@ Mailbox& Proxy::told_to(const Link& link, std::uint32_t channel) const {
 std::vector<std::uint64_t> Proxy::take_notices() { return std::exchange(notices_, {}); }
 
 bool Proxy::has_told_all() const {
-  return transport_->flushed() && std::all_of(links_.begin(), links_.end(), [](const Link& link) {
-           return link.farewell_told || link.is_over;
-         });
+  return std::all_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return link.farewell_told || link.is_over; }) &&
+         transport_->delivered();
 }
 
 bool Proxy::has_left(Rank peer) const {
@@ -117,12 +117,13 @@ bool Proxy::poll() {
   return moved;
 }
 
+// Frames first: those that came before a connection ended say how it ended.
 bool Proxy::serve(Link& link) {
-  if (const Status status = link.endpoint->status(); !status.ok()) {
+  const bool received = receive(link);
+  if (const Status status = link.endpoint->status(); !status.ok() && !link.is_over) {
     lose(link, status);
     return true;
   }
-  const bool received = receive(link);
   const bool moved = !link.is_over && (tell(link) || received);
   if (!moved && ++link.quiet_polls % kPollsPerLook == 0) look_whether_it_is_there(link);
   return moved;
@@ -134,9 +135,10 @@ void Proxy::look_whether_it_is_there(Link& link) {
   if (!link.has_left) static_cast<void>(link.endpoint->reserve(0));
 }
 
+// No news of a peer that has said farewell, or why it fails.
 void Proxy::lose(Link& link, const Status& why) {
   link.is_over = true;
-  if (link.has_left) return;
+  if (link.has_left || link.notice_heard) return;
   notices_.push_back(make_notice(Why::peer_failed, static_cast<std::uint32_t>(link.at.peer) + 1));
   if (failure_.ok())
     failure_ =
@@ -241,7 +243,7 @@ Status Proxy::take(Link& link, const Frame& frame) {
     case FrameKind::progress:
       return take_progress(link, channel, frame.payload);
     case FrameKind::notice:
-      return take_notice(frame.payload);
+      return take_notice(link, frame.payload);
     case FrameKind::farewell:
       TUTTI_TRY(check_size(frame.payload, 0, "farewell"));
       link.has_left = true;
@@ -285,7 +287,7 @@ Status Proxy::take_progress(Link& link, std::uint32_t channel, std::span<const s
   return Status();
 }
 
-Status Proxy::take_notice(std::span<const std::byte> payload) {
+Status Proxy::take_notice(Link& link, std::span<const std::byte> payload) {
   TUTTI_TRY(check_size(payload, sizeof(std::uint64_t), "notice"));
   const auto notice = read<std::uint64_t>(payload);
   const std::uint64_t why = notice >> 32;
@@ -293,6 +295,7 @@ Status Proxy::take_notice(std::span<const std::byte> payload) {
   if (why == 0 || why > static_cast<std::uint64_t>(Why::peer_failed) || culprit > shape_.ranks)
     return nonsense(fmt::format("a notice of {:#x}, with {} ranks", notice, shape_.ranks));
   notices_.push_back(notice);
+  link.notice_heard = true;
   return Status();
 }
 

@@ -53,7 +53,7 @@ class Proxy {
 
   // The kernels make no further calls: what they have told is carried, then a farewell.
   void leave() { leaving_ = true; }
-  // Whether that has left this process.
+  // Whether the peers' hosts have that: the process may end.
   bool has_told_all() const;
   // Whether the peer has said farewell. Of one that is lost, too: nothing more comes from it.
   bool has_left(Rank peer) const;
@@ -72,6 +72,7 @@ class Proxy {
     std::vector<Channel> channels;
     unsigned quiet_polls = 0;
     bool notice_told = false;
+    bool notice_heard = false;
     bool farewell_told = false;
     bool has_left = false;
     bool is_over = false;  // nothing goes either way any more
@@ -90,7 +91,7 @@ class Proxy {
   Status take(Link& link, const Frame& frame);
   Status take_message(Link& link, std::uint32_t channel, std::span<const std::byte> payload);
   Status take_progress(Link& link, std::uint32_t channel, std::span<const std::byte> payload);
-  Status take_notice(std::span<const std::byte> payload);
+  Status take_notice(Link& link, std::span<const std::byte> payload);
   void lose(Link& link, const Status& why);
 
   Mailbox& told_by(const Link& link, std::uint32_t channel) const;

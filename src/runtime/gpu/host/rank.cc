@@ -83,7 +83,7 @@ Status GpuRank::synchronize(StreamHandle stream) {
 
 Status GpuRank::failure() const {
   if (const ErrorRecord error = memory_.error(); error.why != Why::none)
-    return status_of(error, rank_);
+    return world_.explained(status_of(error, rank_));
   if (world_.aborted_.load(std::memory_order_relaxed))
     return Status(StatusCode::aborted, fmt::format("rank {}: the world was aborted", rank_));
   return Status();

@@ -184,6 +184,8 @@ class GpuWorld {
     std::uint32_t channels = 1;
   };
   Result<Cutting> cut(const ProgramHeader& program, const GpuCall& call) const;
+  // With what the carrier knows of a peer that is lost.
+  Status explained(const Status& failure) const;
 
   const GpuOptions options_;
   const ControlShape shape_;

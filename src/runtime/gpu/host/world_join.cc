@@ -84,23 +84,27 @@ class GpuWorld::Joining {
     if (options_.channels < 1)
       return Status(StatusCode::invalid_argument, "ranks that join have a number of channels");
     if (seat_.device == nullptr) return Status(StatusCode::unsupported, "it has no device");
+    const bool knows_hosts =
+        seat_.hosts.empty() || seat_.hosts.size() == static_cast<std::size_t>(seat_.ranks);
+    if (!knows_hosts || (has_hosts() && !seat_.connect))
+      return Status(StatusCode::invalid_argument,
+                    "ranks of several hosts say where each of them is, and how they connect");
     options_.direct = false;
     if (has_hosts()) {
-      if (seat_.hosts.size() != static_cast<std::size_t>(seat_.ranks) || !seat_.connect)
-        return Status(StatusCode::invalid_argument,
-                      "ranks of several hosts say where each of them is, and how they connect");
       options_.flagged_bytes = 0;
       options_.channels = std::min(options_.channels, kCarriedChannelsMax);
     }
     TUTTI_TRY(make_world());
     RankMemory& memory = world_->rank(seat_.rank).memory_;
-    const auto handle = seat_.device->export_memory(memory.control());
-    TUTTI_TRY(handle);
     Card card;
+    if (has_peers_here()) {
+      const auto handle = seat_.device->export_memory(memory.control());
+      TUTTI_TRY(handle);
+      card.handle = *handle;
+    }
     std::memcpy(card.process, seat_.process.data(), std::min(kProcessBytes, seat_.process.size()));
     card.control = reinterpret_cast<std::uintptr_t>(memory.control());
     card.device = reinterpret_cast<std::uintptr_t>(seat_.device);
-    card.handle = *handle;
     return card;
   }
 
@@ -131,6 +135,11 @@ class GpuWorld::Joining {
   bool has_hosts() const {
     return std::any_of(seat_.hosts.begin(), seat_.hosts.end(),
                        [&](int host) { return host != seat_.hosts.front(); });
+  }
+  bool has_peers_here() const {
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(seat_.ranks); ++rank)
+      if (static_cast<Rank>(rank) != seat_.rank && is_here(rank)) return true;
+    return false;
   }
   bool is_here(std::size_t rank) const {
     return seat_.hosts.empty() ||
@@ -221,6 +230,13 @@ bool GpuWorld::have_others_left() const {
   return (!carrier_ || carrier_->have_all_left()) &&
          std::all_of(peers_.begin(), peers_.end(),
                      [&](const Peer& peer) { return has_left(peer.rank); });
+}
+
+Status GpuWorld::explained(const Status& failure) const {
+  const Status why = carrier_ ? carrier_->failure() : Status();
+  if (why.ok() || why.culprit() != failure.culprit()) return failure;
+  return Status(failure.code(), fmt::format("{} ({})", failure.message(), why.message()),
+                failure.culprit());
 }
 
 bool GpuWorld::has_left(Rank peer) const {
