@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gpu_world/members.hpp"
+#include "runtime/gpu/host/plans.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -45,6 +46,30 @@ TEST(GpuWorldOfHosts, CarriesOtherTypesToo) {
     for (const Collective collective : {Collective::all_reduce, Collective::all_to_all})
       expect_call(members, collective, type, 1237, ++number);
   leave_all(members);
+}
+
+std::string algorithm_for(const std::vector<int>& hosts, Collective collective) {
+  PlansOptions options;
+  options.ranks = 8;
+  options.channels = 4;
+  options.slot_bytes = 64 * 1024;
+  options.direct = false;
+  options.hosts = hosts;
+  collectives::PlanQuery query;
+  query.collective = collective;
+  query.count = std::size_t{4} << 20;
+  const auto plan = (*Plans::make(options))->find(query);
+  return plan.ok() ? plan->programs->algorithm : plan.status().to_string();
+}
+
+// What goes between hosts goes once.
+TEST(GpuWorldOfHosts, PlansByHosts) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    EXPECT_EQ(algorithm_for({0, 0, 0, 0, 1, 1, 1, 1}, collective), "hierarchical");
+    EXPECT_NE(algorithm_for({}, collective), "hierarchical");
+    EXPECT_NE(algorithm_for({0, 1, 0, 1, 0, 1, 0, 1}, collective), "hierarchical")
+        << "its groups are consecutive ranks";
+  }
 }
 
 TEST(GpuWorldOfHosts, HasFewChannelsAndNothingOfLowLatency) {

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <utility>
 
 #include "base/try.hpp"
 
@@ -17,43 +18,49 @@ constexpr double kDeviceBandwidth = 1500;
 constexpr double kLinkBandwidth = 450;
 constexpr double kHostBandwidth = 5;  // of a host's carrier to others: one thread copies it
 
-// How many hosts there are of equally many consecutive ranks. Where they are not like that, every
-// rank counts as a host: that is slower than what could be, and right.
-int hosts_alike(const std::vector<int>& hosts) {
-  if (hosts.empty()) return 1;
-  const auto ranks = static_cast<int>(hosts.size());
-  const auto end =
-      std::find_if(hosts.begin(), hosts.end(), [&](int host) { return host != hosts.front(); });
-  const auto size = static_cast<int>(end - hosts.begin());
-  if (ranks % size != 0) return ranks;
-  std::set<int> seen;
-  for (int first = 0; first < ranks; first += size) {
-    const auto begin = hosts.begin() + first;
-    if (!seen.insert(*begin).second ||
-        std::any_of(begin, begin + size, [&](int host) { return host != *begin; }))
-      return ranks;
+// Where ranks sit on hosts that all have room for as many as the fullest one.
+struct Seating {
+  int hosts = 1;
+  int seats = 1;                 // of each host
+  std::vector<std::size_t> all;  // by rank, over all hosts
+};
+
+Seating seating_of(const PlansOptions& options) {
+  std::map<int, std::pair<int, int>> hosts;  // by number: which it is, and how many ranks it has
+  std::vector<std::pair<int, int>> places;   // by rank: host, and seat there
+  for (Rank rank = 0; rank < options.ranks; ++rank) {
+    const int number = options.hosts.empty() ? 0 : options.hosts[static_cast<std::size_t>(rank)];
+    auto& [host, ranks] =
+        hosts.try_emplace(number, static_cast<int>(hosts.size()), 0).first->second;
+    places.emplace_back(host, ranks++);
   }
-  return ranks / size;
+  Seating seating;
+  seating.hosts = static_cast<int>(hosts.size());
+  for (const auto& [number, host] : hosts) seating.seats = std::max(seating.seats, host.second);
+  for (const auto& [host, seat] : places)
+    seating.all.push_back(static_cast<std::size_t>(host * seating.seats + seat));
+  return seating;
 }
 
 // Every rank on a seat of its own, also where several share a device: they run beside each other
 // there, each with its share of the processors and of the memory's bandwidth.
-Result<Topology> topology_of(const PlansOptions& options) {
+Result<Topology> topology_of(const PlansOptions& options, const Seating& seating) {
   const double share =
       options.ranks_per_device > 1 ? kDeviceBandwidth / options.ranks_per_device : kLinkBandwidth;
-  const int hosts = hosts_alike(options.hosts);
-  if (hosts == 1)
-    return parse_synthetic_topology(fmt::format("1x{} nvlink={}", options.ranks, share));
+  const std::string nic = seating.hosts > 1 ? fmt::format(" nic={}", kHostBandwidth) : "";
   return parse_synthetic_topology(
-      fmt::format("{}x{} nvlink={} nic={}", hosts, options.ranks / hosts, share, kHostBandwidth));
+      fmt::format("{}x{} nvlink={}{}", seating.hosts, seating.seats, share, nic));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Plans>> Plans::make(const PlansOptions& options) {
-  auto topology = topology_of(options);
+  const Seating seating = seating_of(options);
+  auto topology = topology_of(options, seating);
   TUTTI_TRY(topology);
-  std::vector<VertexId> placement = seats(*topology, SeatKind::gpu);
+  const std::vector<VertexId> seats_there = seats(*topology, SeatKind::gpu);
+  std::vector<VertexId> placement;
+  for (const std::size_t seat : seating.all) placement.push_back(seats_there[seat]);
   collectives::PlannerOptions planning;
   planning.algorithm = options.algorithm;
   planning.lowering =
