@@ -201,6 +201,7 @@ std::vector<std::string> seeds() {
           .byte(0)
           .byte(4)
           .text(""),
+      Script().byte(kSend).byte(1).byte(1).text(words(1, 9) + std::string(40, 'z')),
   };
 }
 

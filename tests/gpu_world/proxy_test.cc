@@ -207,6 +207,19 @@ TEST(GpuProxy, NamesWhoIsLost) {
   EXPECT_TRUE(b.proxy.has_left(0)) << "nothing more comes from it";
 }
 
+// The reason counts for more than that its connections end.
+TEST(GpuProxy, WhoSaidWhyItFailsIsNotLostBesides) {
+  const auto queues = make_queues();
+  auto a = std::make_unique<Side>(queues, 0);
+  Side b(queues, 1);
+  *a->link(1).notice = make_notice(Why::timeout, 2);
+  settle(*a, b);
+  a.reset();
+  for (int i = 0; i < 100; ++i) b.proxy.poll();
+  EXPECT_THAT(b.proxy.take_notices(), ElementsAre(make_notice(Why::timeout, 2)));
+  EXPECT_TRUE(b.proxy.failure().ok());
+}
+
 TEST(GpuProxy, WantsFramesThatHoldASlot) {
   const auto queues = make_queues();
   const auto transport = transport::make_memory_transport(queues, 0);
