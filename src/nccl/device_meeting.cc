@@ -273,7 +273,7 @@ Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
     return texts;
   };
   runtime::gpu::GpuOptions options = options_of(config);
-  options.channels = *channels;
+  options.channels = several ? std::min(*channels, runtime::gpu::kCarriedChannelsMax) : *channels;
   const Status joined = (*taken)->join(seat, options);
   TUTTI_TRY(exchanged);
   if (!joined.ok()) return told(joined, cards.size());
