@@ -21,6 +21,7 @@
 #include "runtime/gpu/host/cuda_device.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
+#include "transport/tcp/transport.hpp"
 
 namespace tutti::gpu_check {
 namespace {
@@ -96,6 +97,7 @@ struct Order {
   int rank = 0;
   int ranks = 1;
   int one_in = 1;
+  int apart = 0;            // 1: as if they were on two hosts
   std::uint64_t large = 0;  // elements of the last cases; 0: none
   std::int64_t timeout_ms = 0;
 };
@@ -128,6 +130,9 @@ class MemberWork {
     seat.ranks_per_device = order.ranks;
     seat.process = std::to_string(::getpid());
     seat.exchange = [&](const std::string& mine) { return exchange(mine, order.ranks); };
+    if (order.apart != 0)
+      for (int rank = 0; rank < order.ranks; ++rank) seat.hosts.push_back(rank % 2);
+    seat.connect = [&] { return connect(order); };
     GpuOptions options;
     options.channels = kChannels;
     options.timeout = std::chrono::milliseconds(order.timeout_ms);
@@ -164,6 +169,16 @@ class MemberWork {
       all.push_back(std::move(text->content));
     }
     return all;
+  }
+
+  Result<std::unique_ptr<Transport>> connect(const Order& order) {
+    transport::TransportOptions options;
+    options.rank = order.rank;
+    options.size = order.ranks;
+    options.frame_bytes_max = 2 * GpuOptions().slot_bytes;
+    options.ranks_share_cores = true;
+    return transport::make_tcp_transport(
+        options, [&](const std::string& mine) { return exchange(mine, order.ranks); });
   }
 
   Result<int> run_cases(GpuWorld& world, const Order& order) {
@@ -244,11 +259,12 @@ Crew::~Crew() {
   for (const Member& member : members_) ::waitpid(member.process, nullptr, 0);
 }
 
-Result<int> Crew::run(int ranks, const Extent& extent) {
+Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
   const auto crew = std::span(members_).first(static_cast<std::size_t>(ranks));
   Order order;
   order.ranks = ranks;
-  order.one_in = extent.one_in * 7;
+  order.apart = apart ? 1 : 0;
+  order.one_in = extent.one_in * (apart ? 29 : 7);
   order.large = extent.large.empty() ? 0 : extent.large.front();
   order.timeout_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(extent.options.timeout).count();
@@ -282,16 +298,29 @@ Result<int> Crew::run(int ranks, const Extent& extent) {
   }
 }
 
-void check_processes(Crew& crew, const Extent& extent, Report& report) {
-  constexpr const char* kName = "ranks of several processes";
+namespace {
+
+// False: members may still wait for each other, and there can be no further orders.
+bool check_crew(Crew& crew, const Extent& extent, bool apart, Report& report) {
+  const char* const name =
+      apart ? "ranks of several processes, as on two hosts" : "ranks of several processes";
   std::string done;
   for (int ranks = 2; ranks <= crew.members(); ++ranks) {
-    const auto cases = crew.run(ranks, extent);
-    if (!cases.ok())  // members may still wait for each other: there are no further orders
-      return report.failed(kName, fmt::format("of {}: {}", ranks, cases.status().to_string()));
+    const auto cases = crew.run(ranks, extent, apart);
+    if (!cases.ok()) {
+      report.failed(name, fmt::format("of {}: {}", ranks, cases.status().to_string()));
+      return false;
+    }
     done += fmt::format("{}{} cases of {} processes", done.empty() ? "" : ", ", *cases, ranks);
   }
-  report.passed(kName, done);
+  report.passed(name, done);
+  return true;
+}
+
+}  // namespace
+
+void check_processes(Crew& crew, const Extent& extent, Report& report) {
+  if (check_crew(crew, extent, false, report)) check_crew(crew, extent, true, report);
 }
 
 }  // namespace tutti::gpu_check

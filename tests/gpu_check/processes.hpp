@@ -1,5 +1,6 @@
 // processes.hpp: whether device calls are right where ranks are processes of one host, which share
-// their control memory by the driver.
+// their control memory by the driver; and as if these were on two hosts, which carry over sockets
+// what goes from one to the other.
 #pragma once
 
 #include <sys/types.h>
@@ -25,9 +26,10 @@ class Crew {
   ~Crew();  // they go, too
 
   int members() const { return static_cast<int>(members_.size()); }
-  // So many of them make calls as ranks of one world. How many cases there were.
+  // So many of them make calls as ranks of one world; apart: every other one as on another host.
+  // How many cases there were.
   // Errors  the first thing that was wrong, of any rank. Blocking.
-  Result<int> run(int ranks, const Extent& extent);
+  Result<int> run(int ranks, const Extent& extent, bool apart);
 
  private:
   struct Member {
@@ -38,7 +40,7 @@ class Crew {
   std::vector<Member> members_;
 };
 
-// Two ranks and more.
+// Two ranks and more, together and apart.
 void check_processes(Crew& crew, const Extent& extent, Report& report);
 
 }  // namespace tutti::gpu_check
