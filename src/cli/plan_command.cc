@@ -230,10 +230,16 @@ std::string machine_lines(const Question& question) {
   const std::set<VertexId> used(question.placement.begin(), question.placement.end());
   const std::size_t nodes = topology.of_kind(VertexKind::node).size();
   const Vertex& first = topology.vertex(question.placement.front());
-  return fmt::format(
-      "machine: {} node{}, ranks on {} of {} {}s ({} to {})\nlinks: {}\n{}", nodes,
-      nodes == 1 ? "" : "s", used.size(), seats(topology).size(), to_string(first.kind), first.name,
-      topology.vertex(question.placement.back()).name, links_line(topology), question.tuning);
+  const std::vector<int>& cores = question.options.cores;
+  const std::size_t processors = std::set<int>(cores.begin(), cores.end()).size();
+  const std::string turns = processors > 0 && processors < used.size()
+                                ? fmt::format(", which are {} by turns", processors)
+                                : "";
+  return fmt::format("machine: {} node{}, ranks on {} of {} {}s ({} to {}){}\nlinks: {}\n{}", nodes,
+                     nodes == 1 ? "" : "s", used.size(), seats(topology).size(),
+                     to_string(first.kind), first.name,
+                     topology.vertex(question.placement.back()).name, turns, links_line(topology),
+                     question.tuning);
 }
 
 // ---- Answers ----

@@ -12,12 +12,14 @@
 #include <vector>
 
 #include "collectives/text.hpp"
+#include "runtime/host.hpp"
 #include "unit/cli/command.hpp"
 
 namespace tutti::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Outcome;
 
 Outcome run(std::vector<std::string> arguments) {
@@ -52,6 +54,20 @@ TEST(PlanCommand, WritesJson) {
   EXPECT_EQ(json["count"], (1 << 20) / 4 / 5);
   EXPECT_GT(json["candidates"][0]["predicted_us"], 0.0);
   EXPECT_GT(json["bounds"]["memory"]["us"], 0.0);
+}
+
+// Ranks on sockets have seats of their own, and no cores of their own.
+TEST(PlanCommand, TellsWhoTakesTurns) {
+  setenv("TUTTI_TUNING_FILE", "off", 1);
+  const auto cores = static_cast<int>(runtime::describe_host().cpus.size());
+  const auto ranks = std::to_string(cores + 1);
+  const Outcome outcome = run({"all_reduce", "8", "--transport", "tcp", "--ranks", ranks});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("), which are " + std::to_string(cores) + " by turns"));
+  const Outcome enough =
+      run({"all_reduce", "8", "--transport", "tcp", "--ranks", std::to_string(cores)});
+  EXPECT_THAT(enough.out, Not(HasSubstr("by turns")));
+  unsetenv("TUTTI_TUNING_FILE");
 }
 
 // As a communicator would: with the transport's own frames, and directly only where ranks share
