@@ -127,7 +127,7 @@ std::function<Status()> bad_news_of(CommunicatorState& parent, std::vector<Rank>
 }
 
 // Makes what the child needs exchanges for, on all ranks of the parent: in rounds, until every rank
-// is done, however many exchanges it needed.
+// is done, however many exchanges it needed. Failures name ranks of the parent, also the child's.
 template <class Make>
 std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vector<Member>& group,
                                      Members& child, Make make) {
@@ -152,6 +152,7 @@ std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vecto
       return !blob.empty() && blob[0] == kDone;
     });
   }
+  if (!made.ok()) return of_parent(made.status(), ranks_of(group));
   return made;
 }
 
@@ -180,12 +181,10 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
   child.bad_news = bad_news_of(parent, ranks);
   if (child.threads) TUTTI_TRY(share_threads(parent, *group, child, parent.parts().config));
   using Made = Result<std::shared_ptr<CommunicatorState>>;
-  const Made made = in_rounds(parent, *group, child, [&]() -> Made {
+  return in_rounds(parent, *group, child, [&]() -> Made {
     if (child.size == 0) return std::shared_ptr<CommunicatorState>();
     return make_communicator(child, parent.parts().config, parent.parts().options);
   });
-  if (!made.ok()) return of_parent(made.status(), ranks);
-  return made;
 }
 
 Result<std::unique_ptr<Transport>> connect_beside(CommunicatorState& parent) {
