@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """What the GPU kernels take of a device, from what ptxas said when they were compiled.
 
   kernel_figures.py FIGURES           every kernel is there for every architecture, none of them has
@@ -17,7 +17,7 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
          "float64", "float8_e4m3", "float8_e5m2")
 KERNELS = ("tutti_gpu_bytes",) + tuple("tutti_gpu_" + name for name in TYPES)
-#Of 512 threads a block; more would not be launched.
+# Of 512 threads a block; more would not be launched.
 REGISTERS_MAX = 128
 
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
