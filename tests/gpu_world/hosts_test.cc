@@ -98,14 +98,8 @@ TEST(GpuWorldOfHosts, IsNotMadeWhereMessagesDoNotFitFrames) {
 TEST(GpuWorldOfHosts, AnAbortEndsTheCallsOfAll) {
   std::vector<Member> members = members_of(processes(3), {0, 1, 2});
   join_all(members);
-  std::vector<float> memory(300, 1);
-  std::thread waiting([&] {
-    const Status status = call_and_wait(members[0], 0, sum_in(memory));
-    EXPECT_EQ(status.code(), StatusCode::aborted);
-    EXPECT_EQ(status.culprit(), 2) << status.to_string();
-  });
-  EXPECT_TRUE(members[2].world->abort(2).ok());
-  waiting.join();
+  expect_failure(members, StatusCode::aborted, 2,
+                 [&] { EXPECT_TRUE(members[2].world->abort(2).ok()); });
   leave_all(members);
 }
 
@@ -113,16 +107,11 @@ TEST(GpuWorldOfHosts, AnAbortEndsTheCallsOfAll) {
 TEST(GpuWorldOfHosts, WhoGoesTellsWhyFirst) {
   std::vector<Member> members = members_of(processes(2), {0, 1});
   join_all(members);
-  std::vector<float> memory(300, 1);
-  std::thread waiting([&] {
-    const Status status = call_and_wait(members[0], 0, sum_in(memory));
-    EXPECT_EQ(status.code(), StatusCode::aborted) << status.to_string();
-    EXPECT_EQ(status.culprit(), 1) << status.to_string();
+  expect_failure(members, StatusCode::aborted, 1, [&] {
+    wait_for_launch(members[0]);
+    EXPECT_TRUE(members[1].world->abort(1).ok());
+    members[1].world.reset();
   });
-  while (members[0].device->launches() == 0) std::this_thread::yield();
-  EXPECT_TRUE(members[1].world->abort(1).ok());
-  members[1].world.reset();
-  waiting.join();
 }
 
 // A kernel tells why it left, across hosts as within one.
@@ -138,21 +127,17 @@ TEST(GpuWorldOfHosts, AMismatchIsToldToAll) {
   leave_all(members);
 }
 
-// The other host goes without a word while a kernel waits for it.
+// The other host goes without a word while a kernel waits for it, which is told what the connection
+// says of it.
 TEST(GpuWorldOfHosts, AHostThatIsLostWithinACallFailsIt) {
   std::vector<Member> members = members_of(processes(2), {0, 1});
   join_all(members);
-  std::vector<float> memory(300, 1);
-  std::thread waiting([&] {
-    const Status status = call_and_wait(members[0], 0, sum_in(memory));
-    EXPECT_EQ(status.code(), StatusCode::peer_lost) << status.to_string();
-    EXPECT_EQ(status.culprit(), 1) << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("left")) << "what the connection says of it";
-  });
-  while (members[0].device->launches() == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has told all that it has
-  members[1].world.reset();
-  waiting.join();
+  const auto goes = [&] {
+    wait_for_launch(members[0]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has told all that it has
+    members[1].world.reset();
+  };
+  expect_failure(members, StatusCode::peer_lost, 1, goes, "left");
 }
 
 // It has gone before.

@@ -62,14 +62,8 @@ TEST(GpuWorldOfProcesses, IsNotMadeWithoutANumberOfChannels) {
 TEST(GpuWorldOfProcesses, AnAbortEndsTheCallsOfAll) {
   std::vector<Member> members = members_of({"a", "b", "c"});
   join_all(members);
-  std::vector<float> memory(300, 1);
-  std::thread waiting([&] {
-    const Status status = call_and_wait(members[0], 0, sum_in(memory));
-    EXPECT_EQ(status.code(), StatusCode::aborted);
-    EXPECT_EQ(status.culprit(), 2) << status.to_string();
-  });
-  EXPECT_TRUE(members[2].world->abort(2).ok());
-  waiting.join();
+  expect_failure(members, StatusCode::aborted, 2,
+                 [&] { EXPECT_TRUE(members[2].world->abort(2).ok()); });
   EXPECT_EQ(members[2].world->rank(2).failure().code(), StatusCode::aborted);
   leave_all(members);
 }

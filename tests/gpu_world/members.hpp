@@ -3,6 +3,7 @@
 // queues in memory stand for the network.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -130,6 +132,31 @@ inline Status call_and_wait(Member& member, Rank rank, const GpuCall& call) {
   return status;
 }
 
+inline GpuCall sum_in(std::vector<float>& memory) {
+  GpuCall call;
+  call.input = call.output = memory.data();
+  call.count = memory.size();
+  return call;
+}
+
+// A call of rank 0 that cannot end by itself fails because of what happens beside it.
+inline void expect_failure(std::vector<Member>& members, StatusCode code, Rank culprit,
+                           const std::function<void()>& happens, std::string_view says = "") {
+  std::vector<float> memory(300, 1);
+  std::thread waiting([&] {
+    const Status status = call_and_wait(members[0], 0, sum_in(memory));
+    EXPECT_EQ(status.code(), code) << status.to_string();
+    EXPECT_EQ(status.culprit(), culprit) << status.to_string();
+    EXPECT_THAT(status.message(), testing::HasSubstr(says));
+  });
+  happens();
+  waiting.join();
+}
+
+inline void wait_for_launch(const Member& member) {
+  while (member.device->launches() == 0) std::this_thread::yield();
+}
+
 // One call of all ranks gives what its contract says. The number decides the data, and whether it
 // is in place.
 inline void expect_call(std::vector<Member>& members, Collective collective, DataType type,
@@ -162,13 +189,6 @@ inline void expect_contracts(std::vector<Member>& members) {
     for (const std::size_t count : {0U, 1U, 13U, 500U})
       if (collective != Collective::barrier || count == 0)
         expect_call(members, collective, DataType::float32, count, ++number);
-}
-
-inline GpuCall sum_in(std::vector<float>& memory) {
-  GpuCall call;
-  call.input = call.output = memory.data();
-  call.count = memory.size();
-  return call;
 }
 
 }  // namespace tutti::runtime::gpu
