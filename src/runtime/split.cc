@@ -131,6 +131,7 @@ std::function<Status()> bad_news_of(CommunicatorState& parent, std::vector<Rank>
 template <class Make>
 std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vector<Member>& group,
                                      Members& child, Make make) {
+  Status gave_up;
   child.exchange = [&](const std::string& mine) -> Result<Blobs> {
     auto blobs = gather(parent, kBlob + mine);
     if (!blobs.ok()) return blobs;
@@ -138,8 +139,8 @@ std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vecto
     for (const Member& member : group) {
       const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
       if (blob.empty() || blob[0] != kBlob)
-        return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", member.rank),
-                      member.rank);
+        return gave_up = Status(StatusCode::peer_lost,
+                                fmt::format("rank {} gave up splitting", member.rank), member.rank);
       ours.push_back(blob.substr(1));
     }
     return ours;
@@ -152,6 +153,7 @@ std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vecto
       return !blob.empty() && blob[0] == kDone;
     });
   }
+  if (!gave_up.ok()) return gave_up;
   if (!made.ok()) return of_parent(made.status(), ranks_of(group));
   return made;
 }
