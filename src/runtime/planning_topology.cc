@@ -112,8 +112,6 @@ class Maker {
   Result<PlanningTopology> take() {
     auto topology = std::move(builder_).build();
     if (!topology.ok()) return topology.status();
-    if (through_memory_)
-      for (const VertexId seat : placement_) cores_of_ranks_.push_back(static_cast<int>(seat));
     return PlanningTopology{*std::move(topology), std::move(placement_),
                             std::move(cores_of_ranks_)};
   }

@@ -26,7 +26,8 @@ int cores_shared(const std::vector<HostCard>& cards, Rank rank);
 struct PlanningTopology {
   Topology topology;
   std::vector<VertexId> placement;  // by rank
-  std::vector<int> cores;           // by rank: equal for those that take turns on one core
+  // By rank: equal for those that take turns on one core. Empty: those on one seat.
+  std::vector<int> cores;
 };
 
 // `through_memory`: ranks of a host move data through memory, else through sockets. Where ranks
