@@ -132,6 +132,12 @@ bool remap_settled() {
   return table == nullptr || table->settled();
 }
 
+bool remapped_of_break(const void* memory, std::size_t bytes) {
+  const RemapTable* table = current_table().load(std::memory_order_acquire);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  return table != nullptr && table->is_of_break(begin, begin + bytes);
+}
+
 RemapUse::~RemapUse() { end(); }
 
 void RemapUse::begin() {

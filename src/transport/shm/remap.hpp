@@ -71,6 +71,11 @@ std::uint64_t remap_generation();
 // Cost  where something is remapped, a system call.
 bool remap_settled();
 
+// Whether all of that is memory of the program break (what malloc() has for buffers that are not
+// large), for which nobody needs to ask: an address there is given out again by the break alone,
+// and the sbrk() that took it away does not return before the table knows. Cost: a few loads.
+bool remapped_of_break(const void* memory, std::size_t bytes);
+
 // A call that may be using remapped memory. Begins before the memory is looked for.
 class RemapUse {
  public:

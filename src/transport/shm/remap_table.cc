@@ -132,9 +132,15 @@ Reason RemapTable::add_gap(std::uintptr_t begin, std::uintptr_t end) {
     const std::uintptr_t most = (begin + kMovedAtOnce) / kHugePageBytes * kHugePageBytes;
     const std::uintptr_t stop = std::min({kind.end, end, most});
     if (Reason refused = kind.in_file ? keep(begin, stop) : move(begin, stop)) return refused;
+    if (kind.of_break) note_break(begin, stop);
     begin = stop;
   }
   return nullptr;
+}
+
+void RemapTable::note_break(std::uintptr_t begin, std::uintptr_t end) {
+  break_begin_.store(std::min(begin, break_begin_.load()), std::memory_order_release);
+  break_end_.store(std::max(end, break_end_.load()), std::memory_order_release);
 }
 
 bool RemapTable::is_current(const MappedRange& range) const {
@@ -160,7 +166,7 @@ Reason RemapTable::look_at(std::uintptr_t address, Kind& kind) const {
     guard_end = guard && range.end - range.begin <= kGuardMost ? range.end : 0;
   }
   if (range.begin > address || range.end <= address) return "some of it is not mapped";
-  kind = {range.end, is_current(range)};
+  kind = {range.end, is_current(range), range.name == "[heap]"};
   if (kind.in_file) return nullptr;
   if (guard_end == range.begin) return "it looks like the stack of a thread";
   return why_not(range);

@@ -78,6 +78,10 @@ class RemapTable {
   std::size_t bytes();
   bool settled() const { return !in_use_.load(std::memory_order_acquire) || watch_.settled(); }
   bool owns(const MappedRange& range) const;
+  bool is_of_break(std::uintptr_t begin, std::uintptr_t end) const {
+    return begin >= break_begin_.load(std::memory_order_acquire) &&
+           end <= break_end_.load(std::memory_order_acquire);
+  }
   bool in_use() const { return in_use_.load(std::memory_order_acquire); }
   std::uint64_t generation() const { return generation_.load(); }
   void before_fork();
@@ -91,11 +95,13 @@ class RemapTable {
   struct Kind {
     std::uintptr_t end = 0;
     bool in_file = false;
+    bool of_break = false;
   };
 
   Reason use_file();
   Reason add_gap(std::uintptr_t begin, std::uintptr_t end);
   Reason look_at(std::uintptr_t address, Kind& kind) const;
+  void note_break(std::uintptr_t begin, std::uintptr_t end);
   bool is_current(const MappedRange& range) const;
   Reason move(std::uintptr_t begin, std::uintptr_t end);
   Reason keep(std::uintptr_t begin, std::uintptr_t end);
@@ -127,6 +133,9 @@ class RemapTable {
   Patience patience_;
   std::atomic<bool> in_use_{false};  // something was ever remapped
   std::atomic<std::uint64_t> generation_{0};
+  // Around all memory of the program break that was ever moved; nothing else lies in between.
+  std::atomic<std::uintptr_t> break_begin_{kAddressEnd};
+  std::atomic<std::uintptr_t> break_end_{0};
   std::atomic<int> uses_{0};  // calls that may be using remapped memory
 };
 

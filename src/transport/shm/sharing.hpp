@@ -20,9 +20,10 @@ class Sharing {
   bool in_place() const { return in_place_; }
 
   // Asked for what was remapped, once in a call: its memory was the program's before it began.
-  bool still_lies(const MemoryReference& reference) const {
+  bool still_lies(const void* memory, std::size_t bytes, const MemoryReference& reference) const {
     if (!is_remapped(reference.region)) return true;
     note_use();
+    if (remapped_of_break(memory, bytes)) return true;
     if (settled_) return *settled_;
     const bool settled = remap_settled();
     if (in_call_) settled_ = settled;

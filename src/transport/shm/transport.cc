@@ -78,7 +78,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
   MemoryReference export_memory(const void* memory, std::size_t bytes) override {
     for (const Exported& known : exported_)
-      if (known.memory == memory && known.bytes >= bytes && sharing_.still_lies(known.reference) &&
+      if (known.memory == memory && known.bytes >= bytes && sharing_.still_lies(memory, bytes, known.reference) &&
           known.generation == shared_generation())
         return known.reference;
     sharing_.note_use();

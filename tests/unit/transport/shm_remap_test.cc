@@ -96,6 +96,36 @@ TEST_F(RemapTest, BuffersThatShareAPageShareAFile) {
   munmap(memory, 8 * kPage);
 }
 
+// What is below the program break comes back by the break alone, whose thread has waited until the
+// table knows: so nobody need ask whether such memory went, and of other memory everybody must.
+TEST_F(RemapTest, MemoryOfTheBreakGoesWhenItsOwnerSaysSo) {
+  constexpr std::size_t kBytes = 8 * kPage;
+  const auto top = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
+  ASSERT_NE(sbrk(static_cast<std::intptr_t>(kPage - top() % kPage + kBytes)), nullptr);
+  auto* const memory = reinterpret_cast<std::byte*>(top() - kBytes);
+  fill(memory, kBytes);
+  ASSERT_TRUE(share_in_place(memory, kBytes).ok());
+  EXPECT_TRUE(holds(memory, kBytes));
+  EXPECT_TRUE(shm::remapped_of_break(memory, kBytes));
+  EXPECT_TRUE(shm::remapped_of_break(memory + 100, 1));
+  EXPECT_FALSE(shm::remapped_of_break(memory, kBytes + 1)) << "nobody has looked beyond";
+  std::byte* const other = map_plain(kBytes);
+  fill(other, kBytes);
+  ASSERT_TRUE(share_in_place(other, kBytes).ok());
+  EXPECT_FALSE(shm::remapped_of_break(other, kBytes)) << "others may get that address";
+  munmap(other, kBytes);
+  if (top() != reinterpret_cast<std::uintptr_t>(memory) + kBytes)
+    GTEST_SKIP() << "somebody else moved the break, too, which then cannot go back";
+  const std::uint64_t before = shm::remap_generation();
+  ASSERT_NE(sbrk(-static_cast<std::intptr_t>(kBytes)), nullptr);
+  EXPECT_GT(shm::remap_generation(), before) << "all remembered answers are void by now";
+  ASSERT_EQ(sbrk(static_cast<std::intptr_t>(kBytes)), memory);
+  EXPECT_FALSE(find_shared(memory, kBytes));
+  for (std::size_t i = 0; i < kBytes; ++i) ASSERT_EQ(memory[i], std::byte{0});
+  EXPECT_TRUE(share_in_place(memory, kBytes).ok()) << "and it can be shared anew";
+  EXPECT_TRUE(find_shared(memory, kBytes));
+}
+
 // Whoever stores into what is being moved, or beside it, waits and loses nothing.
 TEST_F(RemapTest, StoresOfOtherThreadsAreNotLost) {
   constexpr std::size_t kBuffers = 400;
