@@ -38,14 +38,14 @@ HWY_INLINE void copy_block(const std::byte* source, Destinations destinations, s
   for (std::byte* destination : destinations) store_block<kStreaming>(values, destination + offset);
 }
 
-std::size_t copy_pages(const std::byte* source, Destinations destinations, std::size_t offset,
-                       std::size_t bytes) {
-  for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
-    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
-      for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
-        copy_block<true>(source, destinations, page + in_page);
-  hwy::FlushStream();
-  return offset;
+std::size_t copy_past_caches(const std::byte* source, Destinations destinations, std::size_t offset,
+                             std::size_t bytes) {
+  return stream(
+      offset, bytes, [=](std::size_t at) HWY_ATTR { copy_block<true>(source, destinations, at); },
+      [=](std::size_t at) HWY_ATTR {
+        const ByteVector value = load(source + at);
+        for (std::byte* destination : destinations) store_streaming(value, destination + at);
+      });
 }
 
 void copy_cached(const std::byte* source, std::byte* destination, std::size_t bytes) {
@@ -56,15 +56,25 @@ void copy_cached(const std::byte* source, std::byte* destination, std::size_t by
   std::memcpy(destination + offset, source + offset, bytes - offset);
 }
 
-void copy_streaming(const std::byte* source, Destinations destinations, std::size_t bytes) {
+// Destinations of one phase.
+void copy_in_phase(const std::byte* source, Destinations destinations, std::size_t bytes) {
   const Start start = plan_start(destinations, bytes, 1, StoreHint::streaming);
   std::size_t offset = 0;
   if (start.streaming) {
     if (start.head > 0) copy_few(source, destinations, 0, start.head);
-    offset = copy_pages(source, destinations, start.head, bytes);
+    offset = copy_past_caches(source, destinations, start.head, bytes);
   }
   for (std::byte* destination : destinations)
     if (destination != source) std::memcpy(destination + offset, source + offset, bytes - offset);
+}
+
+void copy_streaming(const std::byte* source, Destinations destinations, std::size_t bytes) {
+  if (in_phase(destinations)) return copy_in_phase(source, destinations, bytes);
+  for (std::size_t offset = 0; offset < bytes; offset += kTurnBytes)
+    for (std::byte* destination : destinations) {
+      std::byte* const part = destination + offset;
+      copy_in_phase(source + offset, {&part, 1}, std::min(kTurnBytes, bytes - offset));
+    }
 }
 
 std::string_view target_name() { return hwy::TargetName(HWY_TARGET); }

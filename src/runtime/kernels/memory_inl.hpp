@@ -9,6 +9,7 @@
 #define TUTTI_KERNELS_MEMORY_INL_HPP
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -122,25 +123,48 @@ inline std::size_t phase(const std::byte* p) {
   return reinterpret_cast<std::uintptr_t>(p) % kVectorBytes;
 }
 
-// Only vectors that are aligned can stream, so all destinations must have the same phase (buffers
-// large enough for it do: they come from the same allocator). Cached stores are merely faster when
-// they do not straddle cache lines, so the first destination decides. An element is never split.
+inline bool in_phase(std::span<std::byte* const> destinations) {
+  return std::all_of(destinations.begin(), destinations.end(), [&](const std::byte* other) {
+    return phase(other) == phase(destinations[0]);
+  });
+}
+
+// Streams run through several pages at once: that many requests keep the memory busy where one
+// page after the other would wait at each page's end.
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::size_t kPageGroupBytes = 4 * kPageBytes;
+
+// Only vectors that are aligned can stream, so all destinations of a pass must have the same
+// phase. Cached stores are merely faster when they do not straddle cache lines, so the first
+// destination decides. An element is never split.
 inline Start plan_start(std::span<std::byte* const> destinations, std::size_t bytes,
                         std::size_t element_bytes, StoreHint stores) {
   constexpr std::size_t kWorthwhileBytes = 16 * kVectorBytes;
   const std::size_t head = (kVectorBytes - phase(destinations[0])) % kVectorBytes;
   if (bytes < kWorthwhileBytes || head % element_bytes != 0) return {};
-  bool streaming = stores == StoreHint::streaming;
-  for (const std::byte* other : destinations)
-    streaming = streaming && phase(other) == phase(destinations[0]);
-  return {.head = head, .streaming = streaming};
+  return {.head = head,
+          .streaming =
+              stores == StoreHint::streaming && bytes >= kPageGroupBytes && in_phase(destinations)};
 }
 
-// Streams run through several pages at once: that many requests keep the memory busy where one
-// page after the other would wait at each page's end. What is left over is too little to matter,
-// and takes the cached way.
-inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kPageGroupBytes = 4 * kPageBytes;
+// Destinations of different phases, as buffers from malloc() have them, stream in passes of their
+// own, in turns of so much, which leave the sources in the caches.
+inline constexpr std::size_t kTurnBytes = 64 * 1024;
+
+// Where streamed blocks begin, from `offset` on; then what is left in whole vectors: between cores
+// that are far apart, stores of a rest through the caches would take as long as all the others.
+template <class Block, class Vector>
+HWY_INLINE std::size_t stream(std::size_t offset, std::size_t bytes, const Block& block,
+                              const Vector& vector) {
+  for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
+    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
+      for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
+        block(page + in_page);
+  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block(offset);
+  for (; offset + kVectorBytes <= bytes; offset += kVectorBytes) vector(offset);
+  hwy::FlushStream();
+  return offset;
+}
 
 }  // namespace tutti::runtime::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -31,14 +31,9 @@ class Reducer {
   void run(std::size_t bytes, std::size_t element_bytes) {
     if (bytes <= kVectorBytes) return few(0, bytes);
     const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
-    const Start start = plan_start(call_.destinations, bytes, element_bytes, stores);
-    const std::size_t ahead = claim_ahead_bytes(bytes, call_.destinations.size());
-    if (!start.streaming) claim(call_.destinations, 0, std::min(bytes, ahead));
-    if (start.head > 0) few(0, start.head);
-    std::size_t offset = start.head;
-    if constexpr (kBlocks) offset = run_blocks(offset, bytes, start.streaming);
-    for (; offset < bytes; offset += kVectorBytes)
-      few(offset, std::min(kVectorBytes, bytes - offset));
+    if (stores == StoreHint::streaming && !in_phase(call_.destinations))
+      return run_in_turns(bytes, element_bytes);
+    pass(0, bytes, element_bytes, stores);
   }
 
  private:
@@ -57,6 +52,28 @@ class Reducer {
       for (const std::byte* source : call_.sources)
         if (source == destination) return true;
     return false;
+  }
+
+  void pass(std::size_t offset, std::size_t end, std::size_t element_bytes, StoreHint stores) {
+    const Start start = plan_start(call_.destinations, end - offset, element_bytes, stores);
+    const std::size_t ahead = claim_ahead_bytes(end - offset, call_.destinations.size());
+    if (!start.streaming) claim(call_.destinations, offset, std::min(end, offset + ahead));
+    if (start.head > 0) few(offset, start.head);
+    offset += start.head;
+    if constexpr (kBlocks) offset = run_blocks(offset, end, start.streaming);
+    for (; offset < end; offset += kVectorBytes) few(offset, std::min(kVectorBytes, end - offset));
+  }
+
+  // One destination at a time. A turn moves it by whole vectors, which keeps its phase.
+  void run_in_turns(std::size_t bytes, std::size_t element_bytes) {
+    static_assert(kTurnBytes % kVectorBytes == 0);
+    for (std::size_t offset = 0; offset < bytes; offset += kTurnBytes)
+      for (std::byte* const& destination : call_.destinations) {
+        ReduceCall turn = call_;
+        turn.destinations = {&destination, 1};
+        Reducer(turn).pass(offset, std::min(bytes, offset + kTurnBytes), element_bytes,
+                           StoreHint::streaming);
+      }
   }
 
   std::size_t run_blocks(std::size_t offset, std::size_t bytes, bool streaming) {
@@ -97,12 +114,13 @@ class Reducer {
   HWY_INLINE std::size_t stream_pages(const Fold& fold, std::size_t offset, std::size_t bytes) {
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
-    for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
-      for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
-        for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
-          store_four<true>(fold(page + in_page), divisor, destinations, page + in_page);
-    hwy::FlushStream();
-    return offset;
+    return stream(
+        offset, bytes,
+        [&](std::size_t at) HWY_ATTR { store_four<true>(fold(at), divisor, destinations, at); },
+        [&](std::size_t at) HWY_ATTR {
+          const ByteVector result = divided(fold_first(at, kVectorBytes), divisor);
+          for (std::byte* destination : destinations) store_streaming(result, destination + at);
+        });
   }
 
   // Four vectors: enough independent work to hide the latency of the arithmetic. They are four
@@ -189,19 +207,22 @@ class Reducer {
 
   // At most one vector.
   void few(std::size_t offset, std::size_t bytes) {
+    const ByteVector result = divided(fold_first(offset, bytes), call_.divisor);
+    for (std::byte* destination : call_.destinations)
+      store_first(result, destination + offset, bytes);
+  }
+
+  Wide fold_first(std::size_t offset, std::size_t bytes) const {
     const auto read = [=, this](std::size_t i) HWY_ATTR {
       return Format::widen(load_first(call_.sources[i] + offset, bytes));
     };
     const std::size_t sources = call_.sources.size();
-    Wide value = read(0);
     if (bends_)
-      value = fold_tree<Wide>(sources, read,
-                              [](const Wide& x, const Wide& y) HWY_ATTR { return combine(x, y); });
-    else
-      for (std::size_t i = 1; i < sources; ++i) value = combine(value, read(i));
-    const ByteVector result = divided(value, call_.divisor);
-    for (std::byte* destination : call_.destinations)
-      store_first(result, destination + offset, bytes);
+      return fold_tree<Wide>(sources, read,
+                             [](const Wide& x, const Wide& y) HWY_ATTR { return combine(x, y); });
+    Wide value = read(0);
+    for (std::size_t i = 1; i < sources; ++i) value = combine(value, read(i));
+    return value;
   }
 
   // Leaves are single sources, or groups of a power of two of which only the last one may be

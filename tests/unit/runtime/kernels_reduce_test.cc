@@ -27,16 +27,25 @@ constexpr std::size_t kMargin = 128;
 constexpr std::byte kUntouched{0xA5};
 
 // Where the buffers lie.
-enum class Layout { aligned, odd_addresses, in_place, streaming, streaming_in_place };
-constexpr Layout kLayouts[] = {Layout::aligned, Layout::odd_addresses, Layout::in_place,
-                               Layout::streaming, Layout::streaming_in_place};
+enum class Layout {
+  aligned,
+  odd_addresses,
+  in_place,
+  streaming,
+  streaming_in_place,
+  streaming_apart,  // at different distances from a cache line
+};
+constexpr Layout kLayouts[] = {
+    Layout::aligned,   Layout::odd_addresses,      Layout::in_place,
+    Layout::streaming, Layout::streaming_in_place, Layout::streaming_apart};
 
 bool is_in_place(Layout layout) {
   return layout == Layout::in_place || layout == Layout::streaming_in_place;
 }
 
 bool is_streaming(Layout layout) {
-  return layout == Layout::streaming || layout == Layout::streaming_in_place;
+  return layout == Layout::streaming || layout == Layout::streaming_in_place ||
+         layout == Layout::streaming_apart;
 }
 
 // A buffer with margins that must stay as they are.
@@ -70,6 +79,7 @@ class Guarded {
 
 std::size_t shift_of(Layout layout, std::size_t buffer, std::size_t element_bytes) {
   if (layout == Layout::odd_addresses) return 2 * buffer + 1;
+  if (layout == Layout::streaming_apart) return (buffer % 5 + 1) * element_bytes;
   if (is_streaming(layout)) return 3 * element_bytes;
   return 0;
 }
