@@ -171,6 +171,18 @@ class Transport {
   // Errors    system_error, peer_lost. Lifetime of the Endpoint: the transport's.
   virtual Result<Endpoint*> endpoint(Rank peer, int channel) = 0;
 
+  // As Endpoint::send, the same frame by several endpoints of one channel: by all of them, or by
+  // none, where the transport cannot write it once for all, or has no room for one of them.
+  // Requires  this transport's endpoints, to different peers.
+  virtual bool send_to_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                           std::span<const std::byte> head, std::span<const std::byte> body) {
+    static_cast<void>(endpoints);
+    static_cast<void>(tag);
+    static_cast<void>(head);
+    static_cast<void>(body);
+    return false;
+  }
+
   // How many channels there are per peer.
   virtual int channel_count() const = 0;
 

@@ -135,6 +135,9 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   direct_round_laid_ = false;
   if (!short_.empty() && !signature.direct && call_.custom == nullptr)
     round_.lay_out(*program_, short_, element_bytes_);
+  told_alike_.clear();
+  for (const OneRound::Send& send : round_.sends())
+    told_alike_.push_back(peers_[send.peer].endpoint);
   round_.hear_first([this](std::uint32_t peer) { return peers_[peer].is_neighbour; });
   messages_.resize(peers_.size());
   return Status();
@@ -157,7 +160,7 @@ std::size_t Executor::program_bytes() const {
   std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
                       bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
                       short_.memory_bytes() + round_.memory_bytes() + bytes_of(messages_) +
-                      direct_round_.memory_bytes() + bytes_of(exported_);
+                      bytes_of(told_alike_) + direct_round_.memory_bytes() + bytes_of(exported_);
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);

@@ -448,6 +448,7 @@ class Executor {
   } short_done_;
   OneRound round_;                          // of the call's shape; empty when it is more than that
   std::size_t posted_ = 0;                  // of its messages
+  std::vector<Endpoint*> told_alike_;       // to whom it sends
   std::vector<const std::byte*> messages_;  // by peer: what came in it
   // Of the call's shape, once a call of it was made twice; empty where it is cut, or more than
   // that.

@@ -19,13 +19,17 @@ bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
     return false;
   enter_again(call);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
+  constexpr auto kTag = static_cast<std::uint32_t>(FrameTag::arrival_with_data);
+  const auto body = [this](const OneRound::Send& send) {
+    return std::span<const std::byte>(own_memory(send.buffer) + send.offset, send.bytes);
+  };
   posted_ = 0;
-  for (const OneRound::Send& send : round_.sends()) {
-    const std::span<const std::byte> body(own_memory(send.buffer) + send.offset, send.bytes);
-    if (!peers_[send.peer].endpoint->send(static_cast<std::uint32_t>(FrameTag::arrival_with_data),
-                                          call_.record, body))
-      break;
-    ++posted_;
+  if (round_.tells_all_alike() &&
+      transport_.send_to_all(told_alike_, kTag, call_.record, body(round_.sends().front())))
+    posted_ = round_.sends().size();
+  for (; posted_ < round_.sends().size(); ++posted_) {
+    const OneRound::Send& send = round_.sends()[posted_];
+    if (!peers_[send.peer].endpoint->send(kTag, call_.record, body(send))) break;
   }
   return true;
 }

@@ -19,6 +19,19 @@ void OneRound::lay_out(const CallProgram& program, const ShortProgram& steps,
                                               return add(program, steps, step, element_bytes);
                                             });
   if (!fits) clear();
+  alike_ = sends_are_alike();
+}
+
+// A frame in two places is found by two looks one after the other, at a line each; and a tiny frame
+// is one line for each peer in any case.
+bool OneRound::sends_are_alike() const {
+  constexpr std::size_t kWorthwhileBytes = 512;
+  return sends_.size() > 1 && sends_.front().bytes >= kWorthwhileBytes &&
+         std::all_of(sends_.begin(), sends_.end(), [&](const Send& send) {
+           const Send& first = sends_.front();
+           return send.buffer == first.buffer && send.offset == first.offset &&
+                  send.bytes == first.bytes;
+         });
 }
 
 // What a step sends goes ahead of everything, so that it may depend on nothing. What it copies
@@ -59,6 +72,7 @@ void OneRound::clear() {
   receives_.clear();
   actions_.clear();
   places_.clear();
+  alike_ = false;
 }
 
 std::size_t OneRound::memory_bytes() const {

@@ -61,6 +61,8 @@ class OneRound {
   void clear();
 
   bool empty() const { return actions_.empty() && sends_.empty(); }
+  // Whether several peers get the same, and enough of it that to write it once is quicker.
+  bool tells_all_alike() const { return alike_; }
   const std::vector<Send>& sends() const { return sends_; }
   const std::vector<Receive>& receives() const { return receives_; }
   const std::vector<Action>& actions() const { return actions_; }
@@ -70,11 +72,13 @@ class OneRound {
  private:
   bool add(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
            std::size_t element_bytes);
+  bool sends_are_alike() const;
 
   std::vector<Send> sends_;
   std::vector<Receive> receives_;
   std::vector<Action> actions_;
   std::vector<Place> places_;
+  bool alike_ = false;
 };
 
 }  // namespace tutti::runtime

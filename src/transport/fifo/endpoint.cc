@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "transport/fifo/outbox.hpp"
+
 namespace tutti::transport::fifo {
 
 void QueueEndpoint::fail(const Status& status) {
@@ -15,6 +17,31 @@ void QueueEndpoint::fail(const Status& status) {
 void QueueEndpoint::fail_corrupt() {
   fail(Status(StatusCode::corrupt_data,
               "the queue shared with rank " + std::to_string(peer_) + " holds nonsense", peer_));
+}
+
+bool QueueEndpoint::may_post(const Outbox& outbox) {
+  if (peer_left_) return false;
+  const bool room = producer_.may_post();
+  if (producer_.corrupt()) [[unlikely]]
+    fail_corrupt();
+  if (!room) return false;
+  if (announced_) [[likely]]
+    return true;
+  const MemoryReference reference = export_memory(outbox.memory(), Outbox::kBytes);
+  if (!reference.addressable()) return false;
+  producer_.announce(reference);
+  announced_ = true;
+  return true;
+}
+
+// The peer was able to show it before it sent a frame in it.
+bool QueueEndpoint::find_outbox() {
+  const std::byte* memory = import_memory(consumer_.outbox(), Outbox::kBytes);
+  if (memory != nullptr)
+    consumer_.attach_outbox(memory, Outbox::kBytes);
+  else
+    fail_corrupt();
+  return memory != nullptr;
 }
 
 // A rank that has done its part may leave before the others have read what it sent, and they may

@@ -11,6 +11,8 @@
 
 namespace tutti::transport::fifo {
 
+class Outbox;
+
 class QueueEndpoint : public Endpoint {
  public:
   // Lifetime  of the doorbell: longer than this.
@@ -38,6 +40,8 @@ class QueueEndpoint : public Endpoint {
   }
   bool peek(Frame& frame) final {
     if (consumer_.peek(frame)) return true;
+    if (consumer_.wants_outbox()) [[unlikely]]
+      return find_outbox() && peek(frame);
     if (consumer_.corrupt()) [[unlikely]]
       fail_corrupt();
     return false;
@@ -52,6 +56,15 @@ class QueueEndpoint : public Endpoint {
   }
   std::uint64_t signalled(Signal which) final { return consumer_.signalled(which); }
   Status status() const final { return status_; }
+
+  // Of a frame in this rank's outbox (outbox.hpp). True when the peer can be told of it now.
+  bool may_post(const Outbox& outbox);
+  void post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
+    producer_.post(tag, bytes, line);
+    ring(doorbell_);
+  }
+  std::uint64_t sent() const { return producer_.sent(); }
+  bool is_released(std::uint64_t frame) { return producer_.is_released(frame); }
 
   Rank peer() const { return peer_; }
   bool failed() const { return !status_.ok(); }
@@ -75,12 +88,14 @@ class QueueEndpoint : public Endpoint {
 
  private:
   void fail_corrupt();
+  bool find_outbox();
   std::span<std::byte> send_to_one_who_left(std::span<std::byte> room);
 
   Rank peer_;
   Doorbell& doorbell_;
   Status status_;
   bool peer_left_ = false;
+  bool announced_ = false;  // our outbox, to the peer
 };
 
 }  // namespace tutti::transport::fifo

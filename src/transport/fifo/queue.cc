@@ -7,7 +7,7 @@
 namespace tutti::transport::fifo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3230717574747574;  // "tuttuq02"
+constexpr std::uint64_t kMagic = 0x3330717574747574;  // "tuttuq03"
 constexpr std::uint64_t kCellCount = 32;
 constexpr std::size_t kPageBytes = 4096;
 // Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
@@ -34,8 +34,8 @@ Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
   // left unused at the end of the ring, and two frames must fit whatever came before.
   layout.payload_bytes = std::max(round_up(queue_bytes, kLineBytes), 2 * layout.frame_bytes_max) +
                          layout.frame_bytes_max;
-  // Places are 32-bit numbers of lines.
-  TUTTI_ASSERT(layout.payload_bytes / kLineBytes < kInCell, "a queue has less than 256 GiB");
+  // Places are 31-bit numbers of lines.
+  TUTTI_ASSERT(layout.payload_bytes / kLineBytes < kInOutbox, "a queue has less than 128 GiB");
   return layout;
 }
 
@@ -52,6 +52,8 @@ std::size_t Layout::bytes() const {
 void initialize(std::byte* memory, const Layout& layout) {
   auto* control = new (memory) Control;
   control->released.value.store(0, std::memory_order_relaxed);
+  control->outbox.offset.store(0, std::memory_order_relaxed);
+  control->outbox.region.store(0, std::memory_order_relaxed);
   for (auto& value : control->signals.values) value.store(0, std::memory_order_relaxed);
   for (std::size_t i = 0; i < layout.cell_count; ++i)
     new (memory + layout.cells_offset() + i * sizeof(Cell)) Cell{};
@@ -115,6 +117,11 @@ void Producer::stay_in_used_memory() {
   if (released_ == sent_) freed_ = written_ += layout_.payload_bytes - place;
 }
 
+void Producer::announce(const MemoryReference& outbox) {
+  control_->outbox.offset.store(outbox.offset, std::memory_order_relaxed);
+  control_->outbox.region.store(outbox.region, std::memory_order_relaxed);
+}
+
 std::span<std::byte> Producer::full() {
   starved_ = true;
   return {};
@@ -132,6 +139,11 @@ void Consumer::attach(std::byte* memory, const Layout& layout) {
   control_ = control_in(memory);
   cells_ = cells_in(memory, layout);
   payloads_ = memory + layout.payloads_offset();
+}
+
+MemoryReference Consumer::outbox() const {
+  return {control_->outbox.region.load(std::memory_order_relaxed),
+          control_->outbox.offset.load(std::memory_order_relaxed)};
 }
 
 bool Consumer::news() {

@@ -8,11 +8,12 @@
 // that no shared tail index goes back and forth. A small frame (up to 1 KiB and some headers) fills
 // the lines that follow, too: the consumer knows where they are before it knows what they hold, and
 // fetches all of them at once. Larger payloads lie one behind the other in a ring of bytes, each in
-// one piece, and their cell says where. The consumer's position lies on a line of its own, which
-// the producer reads only when the queue looks full.
+// one piece, and their cell says where. What several peers get alike lies once in the sender's
+// outbox (outbox.hpp), and the cells say where. The consumer's position lies on a line of its own,
+// which the producer reads only when the queue looks full.
 //
-//   | description | released | signals  | cells ... | payloads ...                              |
-//     once          consumer   producer   producer    producer, read by the consumer
+//   | description | released | outbox | signals  | cells ... | payloads ...                    |
+//     once          consumer   once     producer   producer    producer, read by the consumer
 //
 // All that the other side wrote is checked before use: a peer gone mad is reported (corrupt()), and
 // costs neither a crash nor a read outside the queue.
@@ -64,6 +65,7 @@ struct alignas(kLineBytes) Cell {
 };
 static_assert(sizeof(Cell) == kHeaderBytes + kInlineBytes);
 inline constexpr std::uint32_t kInCell = 0xffffffff;
+inline constexpr std::uint32_t kInOutbox = 0x80000000;  // and which line of it; not kInCell
 
 // The head of a queue's memory, one line for each thing that somebody else writes.
 struct Control {
@@ -74,11 +76,16 @@ struct Control {
   struct alignas(kLineBytes) Counter {
     std::atomic<std::uint64_t> value;
   };
+  struct alignas(kLineBytes) Outbox {  // as a MemoryReference, before the first frame in it
+    std::atomic<std::uint64_t> offset;
+    std::atomic<std::uint32_t> region;
+  };
   struct alignas(kLineBytes) Signals {
     std::atomic<std::uint64_t> values[kSignalCount];
   };
   Description description;
   Counter released;  // by the consumer: frames
+  Outbox outbox;     // by the producer
   Signals signals;   // by the producer, indexed by Signal
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -118,6 +125,18 @@ class Producer {
     return head_bytes + body_bytes <= kInlineBytes && head_bytes <= kTinyBytes;
   }
   void signal(Signal which, std::uint64_t value);
+
+  // Of frames that lie in the outbox (outbox.hpp). Where it lies, before the first of them:
+  void announce(const MemoryReference& outbox);
+  // Whether there is room for one; then the frame. Ensures  sent() is its number, from 1.
+  bool may_post() { return control_ != nullptr && has_cell(); }
+  void post(std::uint32_t tag, std::size_t bytes, std::uint32_t line);
+  std::uint64_t sent() const { return sent_; }
+  // Whether the consumer is through with that frame.
+  bool is_released(std::uint64_t frame) {
+    if (frame > released_ && control_ != nullptr) refresh();
+    return frame <= released_;
+  }
 
   // True once after room appeared that an earlier reserve() had missed.
   bool room_appeared();
@@ -171,6 +190,14 @@ class Consumer {
   void release();
   std::uint64_t signalled(Signal which);
 
+  // The next frame lies in an outbox that this side has not been shown.
+  bool wants_outbox() const { return wants_outbox_; }
+  MemoryReference outbox() const;
+  void attach_outbox(const std::byte* memory, std::size_t bytes) {
+    outbox_ = {memory, bytes};
+    wants_outbox_ = false;
+  }
+
   // True once for every frame and every counter value that peek() and signalled() have not shown.
   bool news();
 
@@ -181,15 +208,18 @@ class Consumer {
   bool corrupt() const { return corrupt_; }
 
  private:
+  const std::byte* find(std::size_t place, std::size_t bytes) const;
   Cell& next() const { return cells_[taken_ & (layout_.cell_count - 1)]; }
 
   Control* control_ = nullptr;
   Cell* cells_ = nullptr;
   const std::byte* payloads_ = nullptr;
+  std::span<const std::byte> outbox_;
   Layout layout_;
   std::uint64_t taken_ = 0;  // frames released
   std::uint64_t shown_ = 0;  // frames that were shown, now or before
   std::uint64_t seen_[kSignalCount] = {};
+  bool wants_outbox_ = false;
   bool corrupt_ = false;
 };
 
@@ -288,6 +318,12 @@ inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
   return true;
 }
 
+inline void Producer::post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
+  Cell& cell = cells_[cell_index()];
+  base::claim_line(&cell);
+  publish(cell, tag, bytes, kInOutbox + line);
+}
+
 inline void Producer::signal(Signal which, std::uint64_t value) {
   if (control_ == nullptr) return;
   control_->signals.values[static_cast<std::size_t>(which)].store(value, std::memory_order_release);
@@ -303,16 +339,30 @@ inline bool Consumer::peek(Frame& frame) {
   const Cell& cell = next();
   const std::size_t bytes = cell.bytes.load(std::memory_order_relaxed);
   const std::size_t place = cell.place.load(std::memory_order_relaxed);
-  const bool in_cell = place == kInCell;
-  if (bytes > layout_.frame_bytes_max || (in_cell && bytes > kInlineBytes) ||
-      (!in_cell && place * kLineBytes + bytes > layout_.payload_bytes)) {
+  const std::byte* payload = cell.payload;
+  if (place != kInCell) {
+    wants_outbox_ = place >= kInOutbox && outbox_.empty();
+    if (wants_outbox_) [[unlikely]]
+      return false;
+    payload = find(place, bytes);
+  }
+  if (bytes > layout_.frame_bytes_max || (place == kInCell && bytes > kInlineBytes) ||
+      payload == nullptr) {
     corrupt_ = true;
     return false;
   }
   frame.tag = cell.tag.load(std::memory_order_relaxed);
-  frame.payload = {in_cell ? cell.payload : payloads_ + place * kLineBytes, bytes};
+  frame.payload = {payload, bytes};
   shown_ = taken_ + 1;
   return true;
+}
+
+// A payload outside its cell; null when it cannot be there.
+inline const std::byte* Consumer::find(std::size_t place, std::size_t bytes) const {
+  const bool shared = place >= kInOutbox;
+  const std::size_t begin = (shared ? place - kInOutbox : place) * kLineBytes;
+  if (begin + bytes > (shared ? outbox_.size() : layout_.payload_bytes)) return nullptr;
+  return (shared ? outbox_.data() : payloads_) + begin;
 }
 
 inline void Consumer::release() {

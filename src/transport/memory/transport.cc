@@ -2,10 +2,13 @@
 #include "transport/memory/transport.hpp"
 
 #include <bit>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/assert.hpp"
 #include "transport/fifo/endpoint.hpp"
+#include "transport/fifo/outbox.hpp"
 #include "transport/memory/world.hpp"
 
 namespace tutti::transport {
@@ -102,12 +105,21 @@ class MemoryTransport final : public Transport {
     sleeper_.sleep(timeout_us, [this] { return look(); });
   }
 
+  bool send_to_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                   std::span<const std::byte> head, std::span<const std::byte> body) override {
+    if (!outbox_) [[unlikely]]
+      outbox_.emplace(world_->make_outbox(rank_));
+    return outbox_->send(endpoints, tag, head, body);
+  }
+
   // Plain memory serves.
   void* allocate_shareable(std::size_t) override { return nullptr; }
   void release_shareable(void*) override {}
 
   bool flushed() const override { return true; }
-  std::size_t memory_bytes() const override { return live_.size() * world_->layout().bytes(); }
+  std::size_t memory_bytes() const override {
+    return live_.size() * world_->layout().bytes() + (outbox_ ? fifo::Outbox::kBytes : 0);
+  }
 
  private:
   // True when a peer did something since the last look.
@@ -131,6 +143,7 @@ class MemoryTransport final : public Transport {
   Status status_;                                           // the first failure of any endpoint
   std::vector<std::unique_ptr<MemoryEndpoint>> endpoints_;  // by peer, then channel
   std::vector<MemoryEndpoint*> live_;                       // those that exist
+  std::optional<fifo::Outbox> outbox_;                      // from its first use on
 };
 
 }  // namespace

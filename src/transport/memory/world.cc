@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/assert.hpp"
+#include "transport/fifo/outbox.hpp"
 
 namespace tutti::transport {
 
@@ -25,7 +26,8 @@ World::World(const TransportOptions& options)
     : options_(options),
       layout_(fifo::Layout::of(options.frame_bytes_max, options.queue_bytes)),
       doorbells_(as_size(options.size)),
-      queues_(as_size(options.size) * as_size(options.size) * as_size(options.channel_count)) {
+      queues_(as_size(options.size) * as_size(options.size) * as_size(options.channel_count)),
+      outboxes_(as_size(options.size)) {
   TUTTI_ASSERT(options.size >= 1, "a world has at least one rank");
   TUTTI_ASSERT(options.channel_count >= 1, "a world has at least one channel");
 }
@@ -34,6 +36,7 @@ World::~World() {
   for (auto& queue : queues_)
     if (std::byte* memory = queue.load(std::memory_order_acquire))
       ::operator delete(memory, kQueueAlignment);
+  for (std::byte* memory : outboxes_) ::operator delete(memory, kQueueAlignment);
 }
 
 std::size_t World::index(Rank from, Rank to, int channel) const {
@@ -47,6 +50,12 @@ std::byte* World::make_queue(Rank from, Rank to, int channel) {
   std::memset(memory, 0, layout_.payloads_offset());
   fifo::initialize(memory, layout_);
   queues_[index(from, to, channel)].store(memory, std::memory_order_release);
+  return memory;
+}
+
+std::byte* World::make_outbox(Rank rank) {
+  std::byte*& memory = outboxes_[as_size(rank)];
+  memory = static_cast<std::byte*>(::operator new(fifo::Outbox::kBytes, kQueueAlignment));
   return memory;
 }
 

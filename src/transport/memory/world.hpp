@@ -27,6 +27,9 @@ class World final : public MemoryWorld {
   // A new queue, published for the rank that receives. Called once per (from, to, channel).
   std::byte* make_queue(Rank from, Rank to, int channel);
 
+  // Memory for a rank's outbox. Called once per rank, by its own thread.
+  std::byte* make_outbox(Rank rank);
+
   // The queue that `from` published, or null while it has not.
   std::byte* find_queue(Rank from, Rank to, int channel) const;
 
@@ -37,6 +40,7 @@ class World final : public MemoryWorld {
   fifo::Layout layout_;
   std::vector<fifo::Doorbell> doorbells_;
   std::vector<std::atomic<std::byte*>> queues_;
+  std::vector<std::byte*> outboxes_;  // by rank
 };
 
 }  // namespace tutti::transport::memory

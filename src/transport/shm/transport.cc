@@ -13,11 +13,14 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
 #include "transport/fifo/endpoint.hpp"
+#include "transport/fifo/outbox.hpp"
 #include "transport/shm/doorman.hpp"
 #include "transport/shm/peer.hpp"
 #include "transport/shm/sharing.hpp"
@@ -78,7 +81,8 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
   MemoryReference export_memory(const void* memory, std::size_t bytes) override {
     for (const Exported& known : exported_)
-      if (known.memory == memory && known.bytes >= bytes && sharing_.still_lies(memory, bytes, known.reference) &&
+      if (known.memory == memory && known.bytes >= bytes &&
+          sharing_.still_lies(memory, bytes, known.reference) &&
           known.generation == shared_generation())
         return known.reference;
     sharing_.note_use();
@@ -136,6 +140,10 @@ class ShmTransport final : public Transport {
   Rank caller(int channel, Rank after) override;
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override;
+  bool send_to_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                   std::span<const std::byte> head, std::span<const std::byte> body) override {
+    return (outbox_ || make_outbox()) && outbox_->send(endpoints, tag, head, body);
+  }
   Result<bool> poll() override;
   void sleep(std::int64_t timeout_us) override;
 
@@ -152,7 +160,8 @@ class ShmTransport final : public Transport {
 
   bool flushed() const override { return unsent_.empty(); }
   std::size_t memory_bytes() const override {
-    return live_.size() * self_.layout.bytes() + Board::bytes(size());
+    return live_.size() * self_.layout.bytes() + Board::bytes(size()) +
+           (outbox_ ? fifo::Outbox::kBytes : 0);
   }
 
  private:
@@ -169,6 +178,7 @@ class ShmTransport final : public Transport {
   }
   Peer& peer(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
+  bool make_outbox();
   bool look();
   bool mail_came() const { return doorbell_.mail.load(std::memory_order_acquire) != mail_seen_; }
   void read_mail();
@@ -194,7 +204,8 @@ class ShmTransport final : public Transport {
   std::vector<Peer> peers_;            // by rank; our own place is not used
   std::vector<Connection> connections_;
   std::vector<ShmEndpoint*> live_;
-  std::vector<ShmEndpoint*> unsent_;  // endpoints whose queue the peer was not given yet
+  std::vector<ShmEndpoint*> unsent_;    // endpoints whose queue the peer was not given yet
+  std::optional<fifo::Outbox> outbox_;  // from its first use on
   std::vector<pollfd> watched_;
   Status status_;
   std::uint32_t mail_seen_ = 0;
@@ -236,6 +247,8 @@ ShmTransport::~ShmTransport() {
   doorbell_.left.store(1, std::memory_order_release);
   for (const Peer& other : peers_)
     if (other.connected()) self_.board.announce_mail(other.rank());
+  // Who has not read it yet has it mapped, or will find it at its door.
+  if (outbox_) shared_deallocate(outbox_->memory());
 }
 
 // ---- Set-up ----
@@ -350,6 +363,12 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
   }
   if (connected.endpoint->failed()) return connected.endpoint->status();
   return static_cast<Endpoint*>(connected.endpoint.get());
+}
+
+bool ShmTransport::make_outbox() {
+  void* const memory = shared_allocate(fifo::Outbox::kBytes);
+  if (memory != nullptr) outbox_.emplace(static_cast<std::byte*>(memory));
+  return memory != nullptr;
 }
 
 // Gives peers the queues that they do not have yet. A peer that left will not read them, but what

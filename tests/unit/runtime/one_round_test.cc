@@ -87,11 +87,15 @@ TEST(OneRound, IsOfCallsThatAreLikeTheLatestOne) {
 
 // A root that is ahead finds its queue full at last: what it could not send goes when there is
 // room.
-TEST(OneRound, WaitsForRoom) {
-  Rounds rounds({Collective::broadcast, "direct"}, 3, 4, true);
+// Few elements are written for each peer, many once for both.
+class RoomForRound : public ::testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Elements, RoomForRound, ::testing::Values(4, 100));
+
+TEST_P(RoomForRound, IsWaitedFor) {
+  Rounds rounds({Collective::broadcast, "direct"}, 3, GetParam(), true);
   rounds.all_the_general_way();
   Executor& root = rounds.executor(0);
-  std::vector<std::int64_t> data(4);
+  std::vector<std::int64_t> data(GetParam());
   int ahead = 0;
   bool complete = true;
   for (; complete && ahead < 100'000; ++ahead) {
@@ -133,10 +137,13 @@ void loop(Communicator& comm) {
   const auto size = static_cast<std::int64_t>(comm.size());
   for (std::int64_t call = 1; call <= 300; ++call) {
     if (call % 7 == comm.rank()) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    std::vector<std::int64_t> mine(3, call + comm.rank());
-    std::vector<std::int64_t> sum(3);
-    ASSERT_TRUE(comm.all_reduce(mine.data(), sum.data(), 3, DataType::int64, ReduceOp::sum).ok());
-    ASSERT_EQ(sum[2], size * call + size * (size - 1) / 2);
+    // Of two sizes: for each peer a frame of its own, and one for all of them.
+    const std::size_t count = call % 60 < 30 ? 3 : 90;
+    std::vector<std::int64_t> mine(count, call + comm.rank());
+    std::vector<std::int64_t> sum(count);
+    ASSERT_TRUE(
+        comm.all_reduce(mine.data(), sum.data(), count, DataType::int64, ReduceOp::sum).ok());
+    for (const std::int64_t each : sum) ASSERT_EQ(each, size * call + size * (size - 1) / 2);
     std::vector<std::int64_t> all(static_cast<std::size_t>(size));
     for (int repeat = 0; repeat < 3; ++repeat) {
       ASSERT_TRUE(comm.all_gather(mine.data(), all.data(), 1, DataType::int64).ok());

@@ -282,12 +282,15 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
   };
   for (const Damage damage :
        {Damage{kInlineBytes + 1, kInCell}, Damage{0xffffffff, kInCell}, Damage{2049, 0},
-        Damage{64, 96}, Damage{2048, 65}, Damage{1, 0xfffffffe}}) {
+        Damage{64, 96}, Damage{2048, 65}, Damage{1, 0xfffffffe}, Damage{1, kInOutbox + 4},
+        Damage{257, kInOutbox}, Damage{65, kInOutbox + 3}, Damage{0xffffffff, kInOutbox}}) {
     make(2048, 4096);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
     consumer_.attach(memory_.get(), layout_);
+    const std::vector<std::byte> outbox(256);
+    consumer_.attach_outbox(outbox.data(), outbox.size());
     ASSERT_TRUE(send(1500, 1));
     cell(0).bytes = damage.bytes;
     cell(0).place = damage.place;
@@ -295,6 +298,28 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
     EXPECT_FALSE(consumer_.peek(frame)) << damage.bytes << " at " << damage.place;
     EXPECT_TRUE(consumer_.corrupt());
   }
+}
+
+TEST_F(QueueTest, AFrameInAnOutboxIsShownOnceTheOutboxIs) {
+  make(2048, 4096);
+  producer_.announce({.region = 7, .offset = 4711});
+  ASSERT_TRUE(producer_.may_post());
+  producer_.post(9, 100, 2);
+  ASSERT_EQ(producer_.sent(), 1u);
+  Frame frame;
+  EXPECT_FALSE(consumer_.peek(frame));
+  EXPECT_FALSE(consumer_.corrupt());
+  ASSERT_TRUE(consumer_.wants_outbox());
+  EXPECT_EQ(consumer_.outbox(), (MemoryReference{.region = 7, .offset = 4711}));
+  const std::vector<std::byte> outbox(256);
+  consumer_.attach_outbox(outbox.data(), outbox.size());
+  ASSERT_TRUE(consumer_.peek(frame));
+  EXPECT_EQ(frame.tag, 9u);
+  EXPECT_EQ(frame.payload.data(), outbox.data() + 2 * kLineBytes);
+  EXPECT_EQ(frame.payload.size(), 100u);
+  EXPECT_FALSE(producer_.is_released(1));
+  consumer_.release();
+  EXPECT_TRUE(producer_.is_released(1));
 }
 
 TEST_F(QueueTest, AnImpossiblePositionIsReported) {
@@ -327,6 +352,14 @@ TEST_F(QueueTest, AnEndpointTurnsNonsenseIntoAStatus) {
   EXPECT_NE(endpoint.status().message().find("rank 3"), std::string::npos);
   cell(0).bytes = 8;
   EXPECT_FALSE(endpoint.peek(frame)) << "a failure is final";
+  // An outbox that cannot be found is nonsense, too.
+  make(64, 128);
+  producer_ = Producer();
+  producer_.attach(memory_.get(), layout_);
+  TestEndpoint other(memory_.get(), layout_, doorbell);
+  producer_.post(1, 8, 0);
+  EXPECT_FALSE(other.peek(frame));
+  EXPECT_EQ(other.status().code(), StatusCode::corrupt_data);
 }
 
 TEST(DoorbellTest, RingingAnAwakeRankDoesNothing) {
