@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "runtime/special_reduction.hpp"
 
 namespace tutti::nccl {
 namespace {
@@ -24,7 +25,8 @@ Status refuse(const Call& call, Rank rank, const std::string& reason) {
 
 // Makes the call, or puts it into the group that the communicator is collecting.
 Status make(Communicator& communicator, const Call& call) {
-  const auto& [kind, input, output, count, type, op, peer] = call;
+  const auto& [kind, input, output, count, type, known_op, peer, factor_at] = call;
+  const Reduction op = factor_at == nullptr ? known_op : Reduction::premul_sum(type, factor_at);
   switch (kind) {
     case CallKind::all_reduce:
       return communicator.all_reduce(input, output, count, type, op);
@@ -103,6 +105,10 @@ const char* to_string(CallKind kind) {
   return "an unknown call";
 }
 
+std::size_t factor_bytes_of(const Call& call) {
+  return call.factor_at == nullptr ? 0 : size_of(call.type);
+}
+
 Footprint footprint_of(const Call& call, Rank rank, int size) {
   const std::size_t block = call.count * size_of(call.type);
   const std::size_t all = block * static_cast<std::size_t>(size);
@@ -145,6 +151,9 @@ Status check(const Call& call, Rank rank, int size) {
     return refuse(call, rank, "the send buffer is null");
   if (bytes.output_bytes > 0 && call.output == nullptr)
     return refuse(call, rank, "the receive buffer is null");
+  if (const auto& special = call.op.special(); special != nullptr)
+    if (const std::string why = runtime::refusal(*special, call.count, call.type); !why.empty())
+      return refuse(call, rank, why);
   return Status();
 }
 

@@ -40,6 +40,8 @@ struct Call {
   DataType type = DataType::float32;
   Reduction op = ReduceOp::sum;
   Rank peer = 0;  // the root, or the other end of a send or recv
+  // Of a sum with a factor: where that lies when the call is made. Null: `op` has it.
+  const void* factor_at = nullptr;
 };
 
 // The memory that a rank's part of a call reads and writes. Units: bytes; 0: not touched at all.
@@ -51,11 +53,16 @@ struct Footprint {
 // Requires  count * size() of the call fits into std::size_t (checked when the call was made).
 Footprint footprint_of(const Call& call, Rank rank, int size);
 
+// Of what factor_at points to. Units: bytes; 0: it is null.
+std::size_t factor_bytes_of(const Call& call);
+
 // Ok, or why this call cannot be right whatever the other ranks do: a root that does not exist, no
-// memory where some is needed, a size that overflows. Errors: invalid_argument.
+// memory where some is needed, a size that overflows, a factor of another type.
+// Errors  invalid_argument.
 Status check(const Call& call, Rank rank, int size);
 
-// Starts the calls as one group. Errors  of the first that could not be started.
+// Starts the calls as one group; the factors that they point to are read now.
+// Errors  of the first that could not be started.
 Result<std::vector<Work>> start(Communicator& communicator, std::span<const Call> calls);
 
 // Makes the calls as one group and waits for them. Blocking.

@@ -170,15 +170,7 @@ Status Comm::close() {
   return closing.close();
 }
 
-int Comm::add_premul_sum(DataType type, const void* scalar, bool immediate, int first) {
-  PremulSum made;
-  made.type = type;
-  if (immediate) {
-    const auto* bytes = static_cast<const std::byte*>(scalar);
-    made.scalar.assign(bytes, bytes + size_of(type));
-  } else {
-    made.place = scalar;
-  }
+int Comm::add_premul_sum(PremulSum made, int first) {
   const std::lock_guard lock(mutex_);
   int number = first;
   for (const auto& [taken, unused] : premul_sums_)
@@ -194,15 +186,13 @@ Status Comm::remove_premul_sum(int number) {
                 fmt::format("{} is no operation that this communicator made", number));
 }
 
-Result<Reduction> Comm::premul_sum(int number) const {
+Result<Comm::PremulSum> Comm::premul_sum(int number) const {
   const std::lock_guard lock(mutex_);
   const auto found = premul_sums_.find(number);
   if (found == premul_sums_.end())
     return Status(StatusCode::invalid_argument,
                   fmt::format("{} is no ncclRedOp_t of this communicator", number));
-  const PremulSum& sum = found->second;
-  return Reduction::premul_sum(
-      sum.type, sum.place != nullptr ? sum.place : static_cast<const void*>(sum.scalar.data()));
+  return found->second;
 }
 
 }  // namespace tutti::nccl

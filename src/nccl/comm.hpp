@@ -97,19 +97,17 @@ class Comm {
 
   // ---- Sums with a factor for each rank (ncclRedOpCreatePreMulSum) ----
 
-  // The number of a new operation, from `first` on. `scalar` may be memory that is read whenever a
-  // call is made: then `immediate` is false.
-  int add_premul_sum(DataType type, const void* scalar, bool immediate, int first);
-  Status remove_premul_sum(int number);
-  Result<Reduction> premul_sum(int number) const;
-
- private:
   struct PremulSum {
-    DataType type = DataType::float32;
-    std::vector<std::byte> scalar;  // empty: read at `place` when a call is made
-    const void* place = nullptr;
+    Reduction op = ReduceOp::sum;     // says the type, and the factor if that is known
+    const void* factor_at = nullptr;  // memory that is read whenever a call is made; null: known
   };
 
+  // The number of a new operation, from `first` on.
+  int add_premul_sum(PremulSum made, int first);
+  Status remove_premul_sum(int number);
+  Result<PremulSum> premul_sum(int number) const;
+
+ private:
   std::span<const Call> out_of_place(std::span<const Call> calls);
   Status connect(const Maker& maker);
   Status fail(const Status& why);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
 #include "nccl/memory_kind.hpp"
+#include "runtime/special_reduction.hpp"
 
 namespace tutti::nccl {
 
@@ -30,6 +32,11 @@ gpu::GpuCall for_kernels(const Call& call, Collective collective, Rank rank, int
   made.input = bytes.input_bytes > 0 ? call.input : nullptr;
   made.output = bytes.output_bytes > 0 ? call.output : nullptr;
   made.count = call.count;
+  if (const auto& special = call.op.special(); special != nullptr) {
+    made.has_factor = true;
+    std::memcpy(&made.factor, special->scalar.data(), sizeof made.factor);
+    made.factor_at = call.factor_at;
+  }
   return made;
 }
 
@@ -89,9 +96,7 @@ Status DeviceGroup::check_stream(Rank rank, const Call& call, void* stream) {
       rank);
 }
 
-bool DeviceGroup::takes(const Call& call) {
-  return collective_of(call.kind).has_value() && call.op.special() == nullptr;
-}
+bool DeviceGroup::takes(const Call& call) { return collective_of(call.kind).has_value(); }
 
 Result<bool> DeviceGroup::launch(Rank rank, const Call& call, void* stream) {
   const auto collective = collective_of(call.kind);

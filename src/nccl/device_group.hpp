@@ -4,7 +4,7 @@
 //
 // What kernels do not do is left to others, and all ranks come to the same answer by themselves,
 // because it depends on nothing but the kind of call and what all of them share: transfers between
-// two ranks, operations with factors of their own, and what the encoder refuses.
+// two ranks, and what the encoder refuses.
 //
 // Does not know handles, groups of calls, or how calls are staged.
 #pragma once

@@ -42,7 +42,8 @@ bool in_host_memory(std::span<const Call> calls, Rank rank, int size) {
   };
   return std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
     const Footprint bytes = footprint_of(call, rank, size);
-    return host(call.input, bytes.input_bytes) && host(call.output, bytes.output_bytes);
+    return host(call.input, bytes.input_bytes) && host(call.output, bytes.output_bytes) &&
+           host(call.factor_at, factor_bytes_of(call));
   });
 }
 

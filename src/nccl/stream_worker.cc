@@ -196,6 +196,7 @@ Result<StagingPlan> StreamWorker::plan(std::span<const Call> calls) const {
     };
     TUTTI_TRY(add(inputs, call.input, footprint.input_bytes));
     TUTTI_TRY(add(outputs, call.output, footprint.output_bytes));
+    TUTTI_TRY(add(inputs, call.factor_at, factor_bytes_of(call)));
   }
   return plan_staging(inputs, outputs);
 }
@@ -213,6 +214,8 @@ void StreamWorker::stage(std::span<Call> calls, const StagingPlan& plan, std::by
       call.output = nullptr;
     else if (std::byte* const place = staged_place(plan, call.output, staged); place != nullptr)
       call.output = place;
+    if (std::byte* const place = staged_place(plan, call.factor_at, staged); place != nullptr)
+      call.factor_at = place;
   }
 }
 

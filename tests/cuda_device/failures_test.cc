@@ -98,7 +98,7 @@ TEST_F(CudaDeviceFailures, WhateverTheDriverRefusesIsNamed) {
          [&] { return it.copy_in(memory, host.data(), 64); });
   expect("cuStreamSynchronize", "cuStreamSynchronize", [&] { return it.zero(memory, 64); });
   expect("cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync", [&] { return it.zero(memory, 64); });
-  expect("cuMemcpyDtoDAsync_v2", "cuMemcpyDtoDAsync",
+  expect("cuMemcpyAsync", "cuMemcpyAsync",
          [&] { return it.copy(memory, memory + 32, 32, stream); });
   expect("cuCtxSynchronize", "cuCtxSynchronize", [&] { return it.finish(); });
   expect("cuStreamSynchronize", "cuStreamSynchronize", [&] { return it.synchronize(stream); });

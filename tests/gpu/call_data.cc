@@ -8,6 +8,7 @@
 
 #include "collectives/contract.hpp"
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/special_reduction.hpp"
 #include "tutti/numeric.hpp"
 
 namespace tutti::runtime::gpu {
@@ -30,6 +31,13 @@ float small_number(std::uint64_t at, Rank rank, ReduceOp op) {
   const float sign = at % 2 == 0 ? 1.0f : -1.0f;
   if (is_two) return op == ReduceOp::min ? -2.0f : 2.0f * sign;
   return op == ReduceOp::prod ? 1.0f : op == ReduceOp::max ? -1.0f : 0.0f;
+}
+
+// One rank has a number, and all others have 0: it may be one whose product is rounded, and sums
+// are still alike in every order.
+float lone_number(std::uint64_t at, Rank rank, int ranks) {
+  if (at % static_cast<std::uint64_t>(ranks) != static_cast<std::uint64_t>(rank)) return 0.0f;
+  return static_cast<float>(static_cast<int>(mixed(at) % 1000) - 500) / 64;
 }
 
 void put_float(std::byte* to, DataType type, float value) {
@@ -64,6 +72,17 @@ std::uint64_t mixed(std::uint64_t value) {
   value = (value ^ value >> 31) * 0x9e3779b97f4a7c15U;
   value = (value ^ value >> 29) * 0xbf58476d1ce4e5b9U;
   return value ^ value >> 32;
+}
+
+// No two alike of any nine, and no floats whose products are exact.
+std::uint64_t factor_of(Rank rank, DataType type) {
+  std::uint64_t bits = 0;
+  auto* const to = reinterpret_cast<std::byte*>(&bits);
+  if (is_floating(type))
+    put_float(to, type, static_cast<float>(rank % 9 + 3) / 7);
+  else
+    bits = static_cast<std::uint64_t>(rank % 9) * 37 + 3;
+  return bits;
 }
 
 std::size_t CallData::bytes(const CallKind& kind) {
@@ -113,7 +132,10 @@ void CallData::fill(Rank rank) {
   std::byte* to = seat.image.data() + seat.input_at;
   for (std::size_t i = 0; i < blocks(Buffer::input) * kind_.count; ++i, to += element) {
     if (small) {
-      put_float(to, kind_.type, small_number(i + kind_.seed, rank, kind_.op));
+      const std::uint64_t at = i + kind_.seed;
+      put_float(to, kind_.type,
+                kind_.scaled ? lone_number(at, rank, kind_.shape.ranks)
+                             : small_number(at, rank, kind_.op));
     } else {
       const std::uint64_t bits = mixed(salt + i);
       std::memcpy(to, &bits, element);
@@ -129,9 +151,18 @@ std::vector<std::byte> CallData::expected(Rank rank, std::size_t block, bool& an
   anything = required.rule == collectives::Requirement::Rule::anything;
   if (anything) return {};
   std::vector<const std::byte*> sources;
+  std::vector<std::vector<std::byte>> products;
+  products.reserve(required.atoms.size());
   for (const collectives::Atom& atom : required.atoms) {
     const Seat& from = seat(atom.rank);
     sources.push_back(from.image.data() + from.input_at + idx(atom.chunk / chunks) * block_bytes());
+    if (!kind_.scaled) continue;
+    SpecialReduction premul;
+    premul.type = kind_.type;
+    const std::uint64_t factor = factor_of(atom.rank, kind_.type);
+    std::memcpy(premul.scalar.data(), &factor, sizeof factor);
+    scale(premul, sources.back(), products.emplace_back(block_bytes()).data(), kind_.count);
+    sources.back() = products.back().data();
   }
   std::vector<std::byte> result(block_bytes());
   if (kind_.count == 0 || sources.empty()) return result;

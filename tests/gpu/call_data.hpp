@@ -21,7 +21,11 @@ struct CallKind {
   std::size_t count = 0;
   bool in_place = false;
   std::uint64_t seed = 0;  // of data, and of where buffers lie
+  bool scaled = false;     // by a factor of each rank's own: of a sum
 };
+
+// The bits of the factor that a rank has, from the first byte on.
+std::uint64_t factor_of(Rank rank, DataType type);
 
 // A number that has little to do with the one before.
 std::uint64_t mixed(std::uint64_t value);

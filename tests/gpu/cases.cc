@@ -5,27 +5,39 @@
 
 #include <algorithm>
 
+#include "collectives/contract.hpp"
+
 namespace tutti::runtime::gpu {
 namespace {
 
 CallKind kind_of(const ScheduleShape& shape, const CallCase& what) {
-  return {shape, what.type, what.op, what.count, what.in_place, what.seed};
+  return {shape, what.type, what.op, what.count, what.in_place, what.seed, what.scaled};
+}
+
+std::size_t scratch_bytes(const ScheduleShape& shape, const CallCase& what) {
+  const auto blocks = static_cast<std::size_t>(shape.scratch_blocks);
+  return (blocks * what.count * size_of(what.type) + 255) / 256 * 256;
+}
+
+std::uint32_t input_blocks(const ScheduleShape& shape) {
+  return static_cast<std::uint32_t>(collectives::contract_chunks(shape, Buffer::input) /
+                                    shape.chunks);
 }
 
 }  // namespace
 
 std::string CallCase::text() const {
   constexpr const char* kTravels[] = {"flagged", "staged", "direct", "mixed"};
-  return fmt::format("{} x {} {}{} {} channels {} seed {}", count, to_string(type), to_string(op),
-                     in_place ? " in place" : "", kTravels[static_cast<int>(travels)], channels,
-                     seed);
+  return fmt::format("{} x {} {}{}{} {} channels {} seed {}", count, to_string(type), to_string(op),
+                     scaled ? " scaled" : "", in_place ? " in place" : "",
+                     kTravels[static_cast<int>(travels)], channels, seed);
 }
 
-// Scratch memory behind everything else.
+// Scratch memory behind everything else, and behind that what the input is once it is scaled.
 std::size_t Trial::bytes_needed(const ScheduleShape& shape, const CallCase& what) {
-  const auto blocks = static_cast<std::size_t>(shape.scratch_blocks);
-  const std::size_t scratch = blocks * what.count * size_of(what.type);
-  return CallData::bytes(kind_of(shape, what)) + (scratch + 255) / 256 * 256;
+  const std::size_t scaled = input_blocks(shape) * what.count * size_of(what.type);
+  return CallData::bytes(kind_of(shape, what)) + scratch_bytes(shape, what) +
+         (what.scaled ? (scaled + 255) / 256 * 256 : 0);
 }
 
 Trial::Trial(const ScheduleShape& shape, const std::vector<EncodedProgram>& programs,
@@ -38,17 +50,18 @@ Trial::Trial(const ScheduleShape& shape, const std::vector<EncodedProgram>& prog
     memory_.push_back(arenas[rank].data() + offset);
     const std::vector<std::byte>& image = data_.seat(static_cast<Rank>(rank)).image;
     std::copy(image.begin(), image.end(), memory_[rank]);
-    tell_call(rank, arenas[rank].data());
+    tell_call(rank, arenas[rank].data(), shape);
   }
 }
 
-void Trial::tell_call(std::size_t rank, const std::byte* arena) {
+void Trial::tell_call(std::size_t rank, const std::byte* arena, const ScheduleShape& shape) {
   const CallData::Seat& seat = data_.seat(static_cast<Rank>(rank));
   DeviceCall& call = job_.calls[rank];
   call.count = what_.count;
   call.memory[0] = memory_[rank] + seat.input_at;
   call.memory[1] = memory_[rank] + seat.output_at;
   call.memory[2] = memory_[rank] + seat.image.size();
+  if (what_.scaled) scale(call, static_cast<Rank>(rank), shape);
   call.signature = mixed(what_.count * 64 + static_cast<std::uint64_t>(what_.type) * 8 +
                          static_cast<std::uint64_t>(what_.op));
   call.element_bytes = static_cast<std::uint32_t>(size_of(what_.type));
@@ -62,6 +75,14 @@ void Trial::tell_call(std::size_t rank, const std::byte* arena) {
     if (what_.travels == Travels::direct ||
         mixed(what_.seed * 64 + rank * kBufferCount + buffer) % 2 == 0)
       call.shared[buffer] = HostWorld::reference(arena, call.memory[buffer]);
+}
+
+// Onto itself where the result is to replace it.
+void Trial::scale(DeviceCall& call, Rank rank, const ScheduleShape& shape) {
+  call.unscaled = call.memory[0];
+  call.unscaled_blocks = input_blocks(shape);
+  call.factor = factor_of(rank, what_.type);
+  if (!what_.in_place) call.memory[0] = call.memory[2] + scratch_bytes(shape, what_);
 }
 
 void Trial::fill(std::size_t rank) {

@@ -22,6 +22,7 @@ struct CallCase {
   Travels travels = Travels::staged;
   std::uint32_t channels = 1;
   std::uint64_t seed = 0;  // of data, and of which buffers can be addressed
+  bool scaled = false;     // by factors: of a sum
 
   std::string text() const;
 };
@@ -43,7 +44,8 @@ class Trial {
   std::string judge() const;
 
  private:
-  void tell_call(std::size_t rank, const std::byte* arena);
+  void tell_call(std::size_t rank, const std::byte* arena, const ScheduleShape& shape);
+  void scale(DeviceCall& call, Rank rank, const ScheduleShape& shape);
 
   CallCase what_;
   CallData data_;

@@ -64,6 +64,7 @@ class Tour {
     what.count = kCounts[idx(n / 3) % std::size(kCounts)];
     if (shape.collective == Collective::barrier) what.count = 0;
     what.in_place = n % 2 == 0 && collectives::may_run_in_place(shape.collective);
+    what.scaled = what.op == ReduceOp::sum && n % 3 == 0 && is_reduction(shape.collective);
     return what;
   }
 
@@ -130,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Gpu, EveryAlgorithm, ::testing::ValuesIn(kAllCollective
 
 // All counts, types, operations and ways of one algorithm.
 void sweep(std::string_view name, int ranks, std::span<const DataType> types,
-           std::span<const ReduceOp> ops) {
+           std::span<const ReduceOp> ops, bool scaled = false) {
   const auto algorithm = collectives::find_algorithm(Collective::all_reduce, name);
   const Result<Schedule> schedule = build(**algorithm, ranks, 0);
   const auto programs = encode(collectives::lower_all(*schedule));
@@ -139,7 +140,8 @@ void sweep(std::string_view name, int ranks, std::span<const DataType> types,
   for (const DataType type : types)
     for (const ReduceOp op : ops)
       for (const Travels travels : {Travels::flagged, Travels::staged, Travels::direct}) {
-        const CallCase what{type, op, 131, false, travels, 1, static_cast<std::uint64_t>(op)};
+        const auto seed = static_cast<std::uint64_t>(op);
+        const CallCase what{type, op, 131, false, travels, 1, seed, scaled};
         std::vector<std::vector<std::byte>> arenas(
             idx(ranks), std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what)));
         for (Rank rank = 0; rank < ranks; ++rank) world.share(rank, arenas[idx(rank)].data());
@@ -152,6 +154,12 @@ void sweep(std::string_view name, int ranks, std::span<const DataType> types,
 TEST(Interpreter, ReducesEveryTypeWithEveryOperation) {
   sweep("ring", 3, kAllDataTypes, kAllReduceOps);
   sweep("direct", 3, kAllDataTypes, kAllReduceOps);
+}
+
+TEST(Interpreter, ScalesEveryTypeBeforeItIsSummed) {
+  constexpr ReduceOp kSum[] = {ReduceOp::sum};
+  sweep("ring", 3, kAllDataTypes, kSum, true);
+  sweep("direct", 3, kAllDataTypes, kSum, true);
 }
 
 // Who carries slots sends no more of them than their message has.

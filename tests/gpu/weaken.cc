@@ -26,6 +26,7 @@ struct Scenario {
   Travels travels;
   std::size_t count;
   bool in_place;
+  bool scaled = false;
 };
 
 // News goes one way in a broadcast: nothing but the way back of a queue says when a slot is free.
@@ -41,12 +42,14 @@ constexpr Scenario kScenarios[] = {
     {Collective::reduce, "tree", 4, Travels::direct, 300, false},
     {Collective::all_reduce, "doubling", 2, Travels::flagged, 60, false},
     {Collective::all_reduce, "direct", 3, Travels::staged, 300, true},
+    {Collective::all_reduce, "direct", 3, Travels::direct, 300, false, true},
+    {Collective::reduce_scatter, "direct", 3, Travels::direct, 300, false, true},
 };
 
 // The same call again and again; ranks change their inputs as soon as a call is over.
 bool play(const ScheduleShape& shape, const std::vector<EncodedProgram>& programs, Travels travels,
-          std::size_t count, bool in_place) {
-  const CallCase what{DataType::int32, ReduceOp::sum, count, in_place, travels, 1, 5};
+          std::size_t count, bool in_place, bool scaled) {
+  const CallCase what{DataType::int32, ReduceOp::sum, count, in_place, travels, 1, 5, scaled};
   std::vector<std::vector<std::byte>> arenas(
       static_cast<std::size_t>(shape.ranks),
       std::vector<std::byte>(Trial::bytes_needed(shape, what)));
@@ -65,7 +68,8 @@ bool play(const Scenario& scenario) {
   const auto algorithm = collectives::find_algorithm(scenario.collective, scenario.algorithm);
   const Result<Schedule> schedule = build(**algorithm, scenario.ranks, 0);
   const auto programs = encode(collectives::lower_all(*schedule));
-  return play(schedule->shape, *programs, scenario.travels, scenario.count, scenario.in_place);
+  return play(schedule->shape, *programs, scenario.travels, scenario.count, scenario.in_place,
+              scenario.scaled);
 }
 
 // In every algorithm of the table, who pushes has what it pushes from news of the rank that grants,
@@ -100,7 +104,7 @@ bool grant_after_use() {
   programs[1].steps[1].sources = {message};
   programs[1].steps[1].destinations = {output};
   programs[1].steps[1].depends = {{0, false}};
-  return play(programs[0].shape, *encode(programs), Travels::direct, 300, false);
+  return play(programs[0].shape, *encode(programs), Travels::direct, 300, false, false);
 }
 
 // Somebody reads why a rank has failed while it does.

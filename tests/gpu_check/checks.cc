@@ -39,10 +39,10 @@ std::vector<StageCase> cases_of(int ranks, const std::vector<std::size_t>& count
   std::vector<StageCase> cases;
   int number = 0;
   const auto add = [&](Collective collective, DataType type, ReduceOp op, std::size_t count,
-                       bool in_place) {
+                       bool in_place, bool scaled) {
     if (number++ % one_in != 0) return;
     const auto seed = static_cast<std::uint64_t>(number);
-    cases.push_back({collective, type, op, number % ranks, count, in_place, seed});
+    cases.push_back({collective, type, op, number % ranks, count, in_place, seed, scaled});
   };
   for (const Collective collective : kAllCollectives) {
     number = 0;
@@ -54,7 +54,9 @@ std::vector<StageCase> cases_of(int ranks, const std::vector<std::size_t>& count
             if (!is_reduction(collective) && op != ReduceOp::sum) continue;
             if (collective == Collective::barrier && (count != 0 || type != DataType::int8))
               continue;
-            add(collective, type, op, count, in_place);
+            add(collective, type, op, count, in_place, false);
+            if (is_reduction(collective) && op == ReduceOp::sum)
+              add(collective, type, op, count, in_place, true);
           }
   }
   return cases;

@@ -200,7 +200,8 @@ class MemberWork {
     shape.collective = what.collective;
     shape.ranks = order.ranks;
     shape.root = what.root;
-    const CallData data({shape, what.type, what.op, what.count, what.in_place, what.seed});
+    const CallData data(
+        {shape, what.type, what.op, what.count, what.in_place, what.seed, what.scaled});
     const CallData::Seat& seat = data.seat(order.rank);
     std::vector<std::byte> image = seat.image;
     const auto memory = device_->allocate(image.size());
@@ -211,6 +212,8 @@ class MemberWork {
     call.op = what.op;
     call.root = what.root;
     call.count = what.count;
+    call.has_factor = what.scaled;
+    if (what.scaled) call.factor = factor_of(order.rank, what.type);
     call.input = *memory + seat.input_at;
     call.output = *memory + seat.output_at;
     Status status = device_->copy_in(*memory, image.data(), image.size());

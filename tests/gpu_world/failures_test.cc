@@ -168,18 +168,34 @@ TEST(GpuWorld, NamesARankThatNeverComes) {
 
 TEST(GpuWorld, MismatchedCallsAreAnError) {
   HostDevice device;
-  for (const std::size_t count : {6U, 400U}) {
-    const auto stage = make_stage(device, 2);
-    ASSERT_NE(stage, nullptr);
-    ASSERT_TRUE(stage->set(sum_of(count)).ok());
-    ASSERT_TRUE(stage->launch(0).ok());
-    GpuCall other = stage->call_of(1);
-    other.op = ReduceOp::prod;
-    ASSERT_TRUE(stage->world().rank(1).call(other, stage->stream(1)).ok());
-    const Status status = stage->synchronize();
-    EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
-    EXPECT_THAT(status.message(), HasSubstr("ranks made different calls"));
-  }
+  for (const std::size_t count : {6U, 400U})
+    for (const bool is_scaled : {false, true}) {
+      const auto stage = make_stage(device, 2);
+      ASSERT_NE(stage, nullptr);
+      ASSERT_TRUE(stage->set(sum_of(count)).ok());
+      ASSERT_TRUE(stage->launch(0).ok());
+      GpuCall other = stage->call_of(1);
+      other.has_factor = is_scaled;
+      if (!is_scaled) other.op = ReduceOp::prod;
+      ASSERT_TRUE(stage->world().rank(1).call(other, stage->stream(1)).ok());
+      const Status status = stage->synchronize();
+      EXPECT_EQ(status.code(), StatusCode::mismatch) << status.to_string();
+      EXPECT_THAT(status.message(), HasSubstr("ranks made different calls"));
+    }
+}
+
+TEST(GpuWorld, OnlyWhatIsSummedHasAFactor) {
+  HostDevice device;
+  const auto stage = make_stage(device, 1);
+  ASSERT_NE(stage, nullptr);
+  ASSERT_TRUE(stage->set(sum_of(6)).ok());
+  GpuCall call = stage->call_of(0);
+  call.has_factor = true;
+  call.op = ReduceOp::max;
+  EXPECT_THAT(stage->world().rank(0).call(call, stage->stream(0)).message(), HasSubstr("factor"));
+  call.op = ReduceOp::sum;
+  call.collective = Collective::broadcast;
+  EXPECT_THAT(stage->world().rank(0).call(call, stage->stream(0)).message(), HasSubstr("factor"));
 }
 
 // One waits for words with flags, the other one for an arrival record: neither ever comes.

@@ -89,7 +89,7 @@ static_assert(kSame<decltype(F::cuFuncGetAttribute), decltype(&cuFuncGetAttribut
 static_assert(kSame<decltype(F::cuOccupancyMaxActiveBlocksPerMultiprocessor),
                     decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor)>);
 static_assert(kSame<decltype(F::cuLaunchKernel), decltype(&cuLaunchKernel)>);
-static_assert(kSame<decltype(F::cuMemcpyDtoDAsync_v2), decltype(&cuMemcpyDtoDAsync)>);
+static_assert(kSame<decltype(F::cuMemcpyAsync), decltype(&cuMemcpyAsync)>);
 static_assert(kSame<decltype(F::cuPointerGetAttribute), decltype(&cuPointerGetAttribute)>);
 static_assert(kSame<decltype(F::cuStreamBeginCapture_v2), decltype(&cuStreamBeginCapture)>);
 static_assert(kSame<decltype(F::cuStreamEndCapture), decltype(&cuStreamEndCapture)>);

@@ -7,8 +7,9 @@
 
 namespace tutti::runtime::gpu {
 std::string StageCase::text() const {
-  return fmt::format("{} of {} x {} {} root {}{} seed {}", to_string(collective), count,
-                     to_string(type), to_string(op), root, in_place ? " in place" : "", seed);
+  return fmt::format("{} of {} x {} {}{} root {}{} seed {}", to_string(collective), count,
+                     to_string(type), scaled ? "scaled " : "", to_string(op), root,
+                     in_place ? " in place" : "", seed);
 }
 
 Result<std::unique_ptr<Stage>> Stage::make(std::span<Device* const> devices,
@@ -49,7 +50,7 @@ Status Stage::set(const StageCase& what) {
   shape.collective = what.collective;
   shape.ranks = ranks();
   shape.root = what.root;
-  const CallKind kind{shape, what.type, what.op, what.count, what.in_place, what.seed};
+  const CallKind kind{shape, what.type, what.op, what.count, what.in_place, what.seed, what.scaled};
   const std::size_t bytes = CallData::bytes(kind);
   for (Seat& seat : seats_) {
     if (seat.arena_bytes >= bytes) continue;
@@ -82,8 +83,11 @@ Status Stage::copy_images() {
 GpuCall Stage::call_of(Rank rank) const {
   std::byte* const arena = seats_[static_cast<std::size_t>(rank)].arena;
   const CallData::Seat& at = data_.seat(rank);
-  return {what_.collective,    what_.type,           what_.op,   what_.root,
-          arena + at.input_at, arena + at.output_at, what_.count};
+  GpuCall call{what_.collective,    what_.type,           what_.op,   what_.root,
+               arena + at.input_at, arena + at.output_at, what_.count};
+  call.has_factor = what_.scaled;
+  if (what_.scaled) call.factor = factor_of(rank, what_.type);
+  return call;
 }
 
 Status Stage::launch(Rank rank) { return world_->rank(rank).call(call_of(rank), stream(rank)); }

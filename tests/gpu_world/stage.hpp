@@ -24,6 +24,7 @@ struct StageCase {
   std::size_t count = 0;
   bool in_place = false;
   std::uint64_t seed = 0;  // of data, and of where buffers lie
+  bool scaled = false;     // by a factor of each rank's own: of a sum
 
   std::string text() const;
 };

@@ -63,6 +63,108 @@ TEST(GpuWorld, ReducesAllTypesByAllOperations) {
     }
 }
 
+TEST(GpuWorld, ScalesBeforeItSums) {
+  HostDevice device;
+  const auto stage = make_stage(device, 3);
+  ASSERT_NE(stage, nullptr);
+  std::uint64_t seed = 0;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter})
+    for (const DataType type : kAllDataTypes)
+      for (const std::size_t count : {0U, 7U, 431U})
+        for (const bool in_place : {false, true}) {
+          StageCase what = sum_of(count, ++seed);
+          what.collective = collective;
+          what.type = type;
+          what.in_place = in_place;
+          what.scaled = true;
+          const Status status = stage->run(what);
+          ASSERT_TRUE(status.ok()) << what.text() << ": " << status.to_string();
+        }
+}
+
+// Where the result is to replace it, no other memory is needed.
+TEST(GpuWorld, ScalesOntoItselfInPlace) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  StageCase what = sum_of(431);
+  what.scaled = what.in_place = true;
+  ASSERT_TRUE(stage->run(what).ok());
+  const DeviceCall& call = *device.last_launch().call;
+  EXPECT_EQ(call.memory[0], call.unscaled);
+  EXPECT_EQ(call.memory[2], nullptr);
+}
+
+// A reduce_scatter in place writes a part of the input only: products must not replace the rest.
+TEST(GpuWorld, ScalingLeavesTheInputOfAReduceScatter) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  std::vector<std::vector<int>> inputs(2, std::vector<int>(200, 5));
+  for (const Rank rank : {0, 1}) {
+    GpuCall call;
+    call.collective = Collective::reduce_scatter;
+    call.type = DataType::int32;
+    call.input = inputs[static_cast<std::size_t>(rank)].data();
+    call.output = inputs[static_cast<std::size_t>(rank)].data() + 100 * rank;
+    call.count = 100;
+    call.has_factor = true;
+    call.factor = 3;
+    ASSERT_TRUE(stage->world().rank(rank).call(call, stage->stream(rank)).ok());
+  }
+  ASSERT_TRUE(stage->synchronize().ok());
+  for (const std::size_t rank : {0U, 1U})
+    for (std::size_t i = 0; i < 200; ++i)
+      EXPECT_EQ(inputs[rank][i], i / 100 == rank ? 30 : 5) << "rank " << rank << ", " << i;
+}
+
+// By device memory that is changed between calls, of a graph, too: each has the factor that lies
+// there when it is made.
+TEST(GpuWorld, FactorsInMemoryAreReadAtTheCall) {
+  HostDevice device;
+  const auto stage = make_stage(device, 2);
+  ASSERT_NE(stage, nullptr);
+  std::vector<int> input(300);
+  std::vector<std::vector<int>> outputs(2, std::vector<int>(input.size()));
+  std::vector<int> factors(2);
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<int>(i);
+  const auto enqueue = [&](Rank rank) {
+    GpuCall call;
+    call.type = DataType::int32;
+    call.input = input.data();
+    call.output = outputs[static_cast<std::size_t>(rank)].data();
+    call.count = input.size();
+    call.has_factor = true;
+    call.factor_at = &factors[static_cast<std::size_t>(rank)];
+    return stage->world().rank(rank).call(call, stage->stream(rank));
+  };
+  const auto expect = [&] {
+    ASSERT_TRUE(stage->synchronize().ok());
+    for (const std::vector<int>& output : outputs)
+      for (std::size_t i = 0; i < input.size(); ++i)
+        ASSERT_EQ(output[i], (factors[0] + factors[1]) * input[i]) << i;
+  };
+  for (const int factor : {2, 5}) {
+    factors = {factor, 10 * factor};
+    for (Rank rank = 0; rank < 2; ++rank) ASSERT_TRUE(enqueue(rank).ok());
+    expect();
+  }
+  std::vector<GraphHandle> graphs;
+  for (Rank rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(device.begin_capture(stage->stream(rank)).ok());
+    ASSERT_TRUE(enqueue(rank).ok());
+    graphs.push_back(*device.end_capture(stage->stream(rank)));
+  }
+  for (const int factor : {3, 7}) {
+    factors = {factor, 100 * factor};
+    for (Rank rank = 0; rank < 2; ++rank)
+      ASSERT_TRUE(device.replay(graphs[static_cast<std::size_t>(rank)], stage->stream(rank)).ok());
+    expect();
+  }
+  for (const GraphHandle graph : graphs) device.destroy_graph(graph);
+}
+
 TEST(GpuWorld, ServesRanksThatAreThreads) {
   HostDevice device;
   const auto stage = make_stage(device, 3);

@@ -228,12 +228,10 @@ TEST_F(NcclKernels, LeaveOtherCallsToStaging) {
   seats.lay_out(16, 16);
   for (const CallKind kind : kCollectives)
     EXPECT_TRUE(launches_kernel(seats, 0, reduce(kind, seats[0], 8))) << to_string(kind);
-  Call scaled = reduce(CallKind::all_reduce, seats[0], 8);
-  scaled.op = Reduction::premul_sum<int>(3);
   std::vector<int> memory(8);
   Call hosts = reduce(CallKind::all_reduce, seats[0], 8);
   hosts.input = memory.data();
-  for (const Call& call : {scaled, hosts}) EXPECT_FALSE(launches_kernel(seats, 0, call));
+  EXPECT_FALSE(launches_kernel(seats, 0, hosts));
   stand_in().fail("cuLaunchKernel", 0, 0);
   seats.synchronize();
 }
@@ -242,12 +240,12 @@ TEST_F(NcclKernels, LeaveOtherCallsToStaging) {
 TEST_F(NcclKernels, KeepTheirPlaceAmongStagedCollectives) {
   Seats seats(driver(), {0, 1});
   seats.lay_out(64, 64);
+  const std::vector<std::vector<int>> in_host{part_of(0, 8, 8), part_of(1, 8, 8)};
   const auto calls_of = [&](Rank rank) {
     const Call sum = reduce(CallKind::all_reduce, seats[rank], 8);
-    Call scaled = sum;
-    scaled.op = Reduction::premul_sum<int>(3);
-    scaled.input = seats[rank].input->data() + 8;
-    scaled.output = seats[rank].output->data() + 8;
+    Call staged = sum;
+    staged.input = in_host[static_cast<std::size_t>(rank)].data();
+    staged.output = seats[rank].output->data() + 8;
     Call transfer{CallKind::recv, nullptr, seats[0].output->data() + 16, 8, DataType::int32,
                   ReduceOp::sum,  1};
     if (rank == 1)
@@ -260,7 +258,7 @@ TEST_F(NcclKernels, KeepTheirPlaceAmongStagedCollectives) {
                   0};
     Call gathered = reduce(CallKind::all_gather, seats[rank], 8);
     gathered.output = seats[rank].output->data() + 24;
-    return std::vector<Call>{scaled, sum, transfer, gathered};
+    return std::vector<Call>{staged, sum, transfer, gathered};
   };
   ASSERT_TRUE(seats.enqueue(0, calls_of(0)).ok());
   const auto second = calls_of(1);
@@ -268,12 +266,54 @@ TEST_F(NcclKernels, KeepTheirPlaceAmongStagedCollectives) {
   seats.synchronize();
   seats.expect_no_failure();
   for (Rank rank = 0; rank < 2; ++rank) {
-    std::vector<int> expected = sums(2, 0, 8);
-    for (std::size_t i = 8; i < 16; ++i) expected.push_back(3 * sum_at(2, i));
+    std::vector<int> expected = sums(2, 0, 16);
     for (const int value : part_of(1, 16, 8)) expected.push_back(rank == 0 ? value : -1);
     for (Rank from = 0; from < 2; ++from)
       for (const int value : part_of(from, 0, 8)) expected.push_back(value);
     expect_output(seats[rank], expected, "rank " + std::to_string(rank));
+  }
+}
+
+// Ranks have factors of their own: in the call, in memory of the device, of another one, or of the
+// host. The stand-in would not let a kernel look at the host's.
+TEST_F(NcclKernels, ScaleWhatTheySum) {
+  const std::vector<int> ordinals{0, 1, 0, 2};
+  Seats seats(driver(), ordinals);
+  constexpr std::size_t kCount = 2500;
+  std::vector<int> factors{2, 30, 400, 5000};
+  std::vector<std::unique_ptr<DeviceArray<int>>> in_device;
+  for (const int ordinal : {1, 3}) {
+    const auto scope = cuda::ContextScope::enter(driver(), context_of(driver(), ordinal));
+    in_device.push_back(std::make_unique<DeviceArray<int>>(
+        driver(), std::vector<int>{factors[in_device.empty() ? 1 : 2]}));
+  }
+  for (const CallKind kind : {CallKind::all_reduce, CallKind::reduce, CallKind::reduce_scatter}) {
+    seats.lay_out(4 * kCount, 4 * kCount);
+    const auto scaled = [&](const Seat& seat, Rank rank) {
+      Call call = reduce(kind, seat, kCount, 3);
+      const auto r = static_cast<std::size_t>(rank);
+      call.op = Reduction::premul_sum(rank == 0 ? factors[0] : 0);
+      if (rank == 1 || rank == 2) call.factor_at = in_device[r - 1]->data();
+      if (rank == 3) call.factor_at = &factors[3];
+      return call;
+    };
+    EXPECT_TRUE(launches_kernel(seats, 0, scaled(seats[0], 0)));
+    seats.enqueue_all(scaled);
+    seats.synchronize();
+    seats.expect_no_failure();
+    for (Rank rank = 0; rank < 4; ++rank) {
+      if (kind == CallKind::reduce && rank != 3) continue;
+      const std::size_t begin =
+          kind == CallKind::reduce_scatter ? static_cast<std::size_t>(rank) * kCount : 0;
+      std::vector<int> expected(kCount, 0);
+      for (Rank from = 0; from < 4; ++from)
+        for (std::size_t i = 0; i < kCount; ++i)
+          expected[i] +=
+              factors[static_cast<std::size_t>(from)] * (1000 * from + static_cast<int>(begin + i));
+      expect_output(seats[rank], expected, std::string(to_string(kind)));
+      // What the caller gave is as it was.
+      EXPECT_EQ(seats[rank].input->read(), part_of(rank, 0, 4 * kCount));
+    }
   }
 }
 

@@ -12,6 +12,7 @@ int cudaSetDevice(int device);
 int cudaMalloc(void** memory, std::size_t bytes);
 int cudaFree(void* memory);
 int cudaMemcpy(void* to, const void* from, std::size_t bytes, int kind);
+int cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, int kind, cudaStream_t stream);
 int cudaPointerGetAttributes(void* attributes, const void* memory);
 int cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 int cudaStreamDestroy(cudaStream_t stream);

@@ -401,14 +401,140 @@ TEST_F(NcclDevices, EndWithWorkOnTheStreams) {
   synchronize();
 }
 
-// Nobody is told at the call, not even of what would have been refused in host memory.
+// Each rank's factor lies in memory of its device, or of the host; it is what it is when the stream
+// comes to the call, of a graph, too.
+class NcclFactors : public NcclDevices {
+ protected:
+  void SetUp() override {
+    NcclDevices::SetUp();
+    for (Rank& r : ranks_) {
+      const auto i = static_cast<std::size_t>(r.rank);
+      EXPECT_EQ(cudaSetDevice(r.rank), 0);
+      EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&factors_[i]), sizeof(float)), 0);
+      EXPECT_EQ(
+          ncclRedOpCreatePreMulSum(&ops_[i], factors_[i], ncclFloat, ncclScalarDevice, r.comm),
+          ncclSuccess)
+          << ncclGetLastError(r.comm);
+    }
+  }
+  void TearDown() override {
+    for (Rank& r : ranks_) {
+      const auto i = static_cast<std::size_t>(r.rank);
+      EXPECT_EQ(ncclRedOpDestroy(ops_[i], r.comm), ncclSuccess);
+      EXPECT_EQ(cudaFree(factors_[i]), 0);
+    }
+    NcclDevices::TearDown();
+  }
+
+  static float factor_of(int rank, int time) { return static_cast<float>(rank + 1 + 10 * time); }
+  static float scaled_sum_at(std::size_t i, int time) {
+    float sum = 0;
+    for (int rank = 0; rank < kSize; ++rank) sum += factor_of(rank, time) * value_of(rank, i);
+    return sum;
+  }
+  // On the rank's stream: from memory that must stay until the stream has come to it.
+  void set(const Rank& r, const float& factor) {
+    const auto i = static_cast<std::size_t>(r.rank);
+    EXPECT_EQ(cudaMemcpyAsync(factors_[i], &factor, sizeof factor, 1, r.stream), 0);
+  }
+  ncclResult_t sum(const Rank& r, float* output) {
+    return ncclAllReduce(r.input, output, kCount, ncclFloat, ops_[static_cast<std::size_t>(r.rank)],
+                         r.comm, r.stream);
+  }
+
+  std::vector<float*> factors_ = std::vector<float*>(kSize);
+  std::vector<ncclRedOp_t> ops_ = std::vector<ncclRedOp_t>(kSize);
+};
+
+TEST_F(NcclFactors, AreReadWhenTheStreamComesToTheCall) {
+  std::vector<float> wanted(2 * kSize);
+  Gate gate;
+  gate.hold(ranks_[0].stream);
+  for (int time = 0; time < 2; ++time) {
+    for (const Rank& r : ranks_) {
+      float& factor = wanted[static_cast<std::size_t>(kSize * time + r.rank)];
+      factor = factor_of(r.rank, time);
+      set(r, factor);
+    }
+    enqueue([&](Rank& r) { return sum(r, r.output + static_cast<std::size_t>(time) * kCount); });
+  }
+  gate.open();
+  synchronize();
+  expect_output(2 * kCount, [](int, std::size_t i) {
+    return scaled_sum_at(i % kCount, static_cast<int>(i / kCount));
+  });
+}
+
+TEST_F(NcclFactors, AreReadAtEveryReplay) {
+  std::vector<CUgraph_st*> instances(kSize);
+  for (Rank& r : ranks_) ASSERT_EQ(cudaStreamBeginCapture(r.stream, 0), 0);
+  enqueue([&](Rank& r) { return sum(r, r.output); });
+  for (Rank& r : ranks_) {
+    CUgraph_st* graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(r.stream, &graph), 0);
+    ASSERT_EQ(cudaGraphInstantiate(&instances[static_cast<std::size_t>(r.rank)], graph, 0), 0);
+    EXPECT_EQ(cudaGraphDestroy(graph), 0);
+  }
+  for (int time = 1; time < 4; ++time) {
+    std::vector<float> wanted;
+    for (const Rank& r : ranks_) wanted.push_back(factor_of(r.rank, time));
+    for (const Rank& r : ranks_) {
+      set(r, wanted[static_cast<std::size_t>(r.rank)]);
+      EXPECT_EQ(cudaGraphLaunch(instances[static_cast<std::size_t>(r.rank)], r.stream), 0);
+    }
+    synchronize();
+    expect_output(kCount, [time](int, std::size_t i) { return scaled_sum_at(i, time); });
+  }
+  for (CUgraph_st* const instance : instances) EXPECT_EQ(cudaGraphExecDestroy(instance), 0);
+}
+
+// Calls in host memory, on a stream and not, may have a factor that lies in a device's memory.
+TEST_F(NcclFactors, InDeviceMemoryServeCallsInHostMemory) {
+  std::vector<float> wanted;
+  for (const Rank& r : ranks_) wanted.push_back(factor_of(r.rank, 0));
+  for (const Rank& r : ranks_) {
+    set(r, wanted[static_cast<std::size_t>(r.rank)]);
+    EXPECT_EQ(cudaStreamSynchronize(r.stream), 0);
+  }
+  for (const bool on_stream : {true, false}) {
+    std::vector<float> values(kSize, 2);
+    enqueue([&](Rank& r) {
+      const auto i = static_cast<std::size_t>(r.rank);
+      return ncclAllReduce(&values[i], &values[i], 1, ncclFloat, ops_[i], r.comm,
+                           on_stream ? r.stream : nullptr);
+    });
+    for (const Rank& r : ranks_) {
+      EXPECT_EQ(cudaSetDevice(r.rank), 0);
+      EXPECT_EQ(cudaStreamSynchronize(on_stream ? r.stream : nullptr), 0);
+    }
+    EXPECT_EQ(values, std::vector<float>(kSize, 2 * (1 + 2 + 3 + 4)));
+  }
+}
+
+TEST_F(NcclFactors, ThatAreToBeReadNowLieInHostMemory) {
+  ncclRedOp_t op = ncclSum;
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, factors_[0], ncclFloat, ncclScalarHostImmediate,
+                                     ranks_[0].comm),
+            ncclInvalidArgument);
+  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "ncclScalarDevice"), nullptr)
+      << ncclGetLastError(nullptr);
+}
+
+TEST_F(NcclFactors, OfAnotherTypeAreRefusedAtTheCall) {
+  const Rank& r = ranks_[0];
+  EXPECT_EQ(ncclAllReduce(r.input, r.output, kCount, ncclInt, ops_[0], r.comm, r.stream),
+            ncclInvalidArgument);
+  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "scalar of premul_sum is float"), nullptr)
+      << ncclGetLastError(nullptr);
+}
+
+// Nobody is told at the call.
 TEST_F(NcclDevices, FailuresOnStreamsAreTheCommunicators) {
   enqueue([](Rank& r) {
-    float factor = 2;
-    ncclRedOp_t op = ncclSum;
-    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat, ncclScalarHostImmediate, r.comm),
-              ncclSuccess);
-    return ncclAllReduce(r.input, r.output, kCount, ncclInt, op, r.comm, r.stream);
+    const int next = (r.rank + 1) % kSize;
+    EXPECT_EQ(ncclSend(r.input, kCount, ncclFloat, next, r.comm, r.stream), ncclSuccess);
+    return ncclRecv(r.output, kCount - 1, ncclFloat, (r.rank + kSize - 1) % kSize, r.comm,
+                    r.stream);
   });
   for (Rank& r : ranks_) {
     EXPECT_EQ(cudaSetDevice(r.rank), 0);
@@ -417,7 +543,7 @@ TEST_F(NcclDevices, FailuresOnStreamsAreTheCommunicators) {
     EXPECT_EQ(ncclCommGetAsyncError(r.comm, &error), ncclSuccess);
     EXPECT_EQ(error, ncclInvalidUsage);
   }
-  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "premul_sum"), nullptr)
+  EXPECT_NE(std::strstr(ncclGetLastError(nullptr), "sends and receives"), nullptr)
       << ncclGetLastError(nullptr);
 }
 

@@ -19,11 +19,11 @@ struct Asked {
   int peer = 0;
 };
 
-Result<Reduction> reduction_of(const Comm& comm, ncclRedOp_t op) {
+Result<Comm::PremulSum> reduction_of(const Comm& comm, ncclRedOp_t op) {
   if (static_cast<int>(op) >= ncclNumOps) return comm.premul_sum(static_cast<int>(op));
   const Result<ReduceOp> known = reduce_op_of(op);
   TUTTI_TRY(known);
-  return Reduction(*known);
+  return Comm::PremulSum{*known};
 }
 
 Result<Call> checked_call(const Comm& comm, const Asked& asked) {
@@ -32,7 +32,8 @@ Result<Call> checked_call(const Comm& comm, const Asked& asked) {
   TUTTI_TRY(type);
   const auto op = reduction_of(comm, asked.op);
   TUTTI_TRY(op);
-  const Call call{asked.kind, asked.input, asked.output, asked.count, *type, *op, asked.peer};
+  const Call call{asked.kind, asked.input, asked.output, asked.count,
+                  *type,      op->op,      asked.peer,   op->factor_at};
   TUTTI_TRY(check(call, comm.rank(), comm.size()));
   return call;
 }

@@ -10,6 +10,27 @@ using tutti::Status;
 using tutti::StatusCode;
 using namespace tutti::nccl;
 
+namespace {
+
+// What is known now is read now; all else when a call is made, wherever it lies.
+tutti::Result<Comm::PremulSum> premul_sum_of(tutti::DataType type, const void* scalar,
+                                             bool immediate) {
+  if (!immediate) {
+    constexpr std::uint64_t kUnknown = 0;
+    return Comm::PremulSum{tutti::Reduction::premul_sum(type, &kUnknown), scalar};
+  }
+  const auto kind = memory_kind_of(loaded_driver(), scalar);
+  TUTTI_TRY(kind);
+  if (kind->device)
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("the scalar at {} is in device memory, which is not read now; say "
+                              "ncclScalarDevice, and it is read whenever a call is made",
+                              scalar));
+  return Comm::PremulSum{tutti::Reduction::premul_sum(type, scalar), nullptr};
+}
+
+}  // namespace
+
 extern "C" {
 
 ncclResult_t pncclMemAlloc(void** ptr, size_t size) {
@@ -89,13 +110,9 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} is no ncclScalarResidence_t", static_cast<int>(residence)));
-    const bool immediate = residence == ncclScalarHostImmediate;
-    const auto kind = memory_kind_of(loaded_driver(), scalar);
-    TUTTI_TRY(kind);
-    if (kind->device)
-      return no_such_thing("a scalar in device memory is not read; give it in host memory");
-    const int number = (*found)->add_premul_sum(*type, scalar, immediate, ncclNumOps);
-    *op = static_cast<ncclRedOp_t>(number);
+    const auto made = premul_sum_of(*type, scalar, residence == ncclScalarHostImmediate);
+    TUTTI_TRY(made);
+    *op = static_cast<ncclRedOp_t>((*found)->add_premul_sum(*made, ncclNumOps));
     return Status();
   });
 }

@@ -204,6 +204,11 @@ struct DeviceCall {
   bool direct = false;  // the same on all ranks; of the simple protocol
   Protocol protocol = Protocol::simple;
   std::uint32_t channels = 1;  // blocks of the kernel; the same on all ranks
+  // Of a sum with factors: so many blocks of the rank's own numbers, which go to memory[0], each
+  // times the factor, before anything else happens. They may lie there. Null: there is no factor.
+  std::uint32_t unscaled_blocks = 0;
+  const std::byte* unscaled = nullptr;
+  std::uint64_t factor = 0;  // the bits of an element, from the first byte on
 };
 
 }  // namespace tutti::runtime::gpu

@@ -47,6 +47,12 @@ class Interpreter : public Messages<Policy> {
       policy_.store_relaxed(&this->to(rank).entered, this->entry());
     bool failed = false;
     if (team.thread == 0) failed = !check();
+    if constexpr (kReduces<Format>) {
+      if (shared_.call.unscaled != nullptr) {
+        if (policy_.sync_or(failed)) return false;
+        scale_input(team);  // before a peer is told where it lies
+      }
+    }
     if (shared_.call.direct && !failed) failed = !meet(team);
     return !policy_.sync_or(failed);
   }
@@ -82,6 +88,28 @@ class Interpreter : public Messages<Policy> {
                                                                : Why::none;
     if (why != Why::none) this->fail(why, Awaited::nothing, 0, world_.rank + 1, {});
     return why == Why::none;
+  }
+
+  // The channel's part of every block. Channels touch nothing of each other's, peers' neither.
+  TUTTI_HOST_DEVICE void scale_input(Team team) {
+    const DeviceCall& call = shared_.call;
+    const Cut& cut = shared_.cut;
+    for (std::uint32_t block = 0; block < call.unscaled_blocks; ++block) {
+      const Range range = Cut::part({block * cut.count, cut.count}, cut.channel, cut.channels);
+      const std::uint64_t before = range.begin * call.element_bytes;
+      if (team.thread == 0) {
+        shared_.pointers[0] = const_cast<std::byte*>(call.unscaled) + before;
+        shared_.pointers[1] = call.memory[0] + before;
+      }
+      policy_.sync();
+      Pass pass;
+      pass.pointers = shared_.pointers;
+      pass.sources = 1;
+      pass.end = 2;
+      pass.bytes = range.count * call.element_bytes;
+      scale<Format>(team, pass, static_cast<typename Format::Bits>(call.factor));
+      policy_.sync();
+    }
   }
 
   // Exchanges arrival records with all peers.

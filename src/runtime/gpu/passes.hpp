@@ -1,6 +1,6 @@
 // passes.hpp: one pass of a block over memory: a fold of several sources into one value that is
-// stored to several destinations, or a copy. Vectors of 16 bytes where all pointers allow it, and
-// element by element before and behind.
+// stored to several destinations, a copy, or a product with one number. Vectors of 16 bytes where
+// all pointers allow it, and element by element before and behind.
 //
 // Nothing that is indexed lies in a thread's own memory: pointers stand in memory that the block
 // shares, and vectors are unrolled into registers. So there is no stack, whatever the number of
@@ -156,6 +156,14 @@ struct Lanes {
     return lanes;
   }
 
+  TUTTI_HOST_DEVICE Lanes times(Wide factor) const {
+    Lanes products;
+    TUTTI_UNROLL
+    for (std::uint32_t i = 0; i < kCount; ++i)
+      products.values[i] = ProdOp::apply(values[i], factor);
+    return products;
+  }
+
   template <class Op>
   TUTTI_HOST_DEVICE void add(const Lanes& other) {
     TUTTI_UNROLL
@@ -268,6 +276,47 @@ TUTTI_HOST_DEVICE void reduce(const Team& team, const Pass& pass) {
   if constexpr (kTogether > 1 && !Op::kDivides)
     at = reduce_vectors<Format, Op, kTogether>(team, pass, at, body.end);
   reduce_rest<Format, Op>(team, pass, at, body.end);
+}
+
+// kTogether vectors of a thread at a time, from `at` on as far as they fill the body.
+template <class Format, std::uint32_t kTogether>
+TUTTI_HOST_DEVICE std::uint64_t scale_vectors(const Team& team, const Pass& pass, std::uint64_t at,
+                                              std::uint64_t end, typename Format::Wide factor) {
+  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
+  for (; at + kTogether * stride <= end; at += kTogether * stride) {
+    const std::uint64_t mine = at + team.thread * kVectorBytes;
+    Vector vectors[kTogether];
+    TUTTI_UNROLL
+    for (std::uint32_t k = 0; k < kTogether; ++k)
+      vectors[k] = load_bits<Vector>(pass.pointers[0] + mine + k * stride);
+    TUTTI_UNROLL
+    for (std::uint32_t k = 0; k < kTogether; ++k)
+      store_bits<Vector>(pass.pointers[1] + mine + k * stride,
+                         Lanes<Format>::widen(vectors[k]).times(factor).narrow());
+  }
+  return at;
+}
+
+// Every element of the first pointer's memory times a number, rounded as a product is, to the
+// second pointer's, which may be the same.
+template <class Format>
+TUTTI_HOST_DEVICE void scale(const Team& team, const Pass& pass, typename Format::Bits bits) {
+  using Bits = typename Format::Bits;
+  const auto factor = Format::widen(bits);
+  Body body = find_body(pass, kVectorBytes);
+  if (phase_differences(pass) != 0) body = {pass.bytes, pass.bytes};  // no vectors
+  const std::uint64_t ends = pass.bytes - (body.end - body.head);
+  for (std::uint64_t i = team.thread * sizeof(Bits); i < ends; i += team.size * sizeof(Bits)) {
+    const std::uint64_t at = i < body.head ? i : i + (body.end - body.head);
+    const auto number = Format::widen(load_bits<Bits>(pass.pointers[0] + at));
+    store_bits<Bits>(pass.pointers[1] + at, Format::narrow(ProdOp::apply(number, factor)));
+  }
+  std::uint64_t at = scale_vectors<Format, 4>(team, pass, body.head, body.end, factor);
+  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
+  for (at += team.thread * kVectorBytes; at < body.end; at += stride)
+    store_bits<Vector>(
+        pass.pointers[1] + at,
+        Lanes<Format>::widen(load_bits<Vector>(pass.pointers[0] + at)).times(factor).narrow());
 }
 
 }  // namespace tutti::runtime::gpu

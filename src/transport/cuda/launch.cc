@@ -25,7 +25,7 @@ void load_kernels(Loader& load, LaunchFunctions& f) {
 }
 
 void load_streams(Loader& load, LaunchFunctions& f) {
-  load(f.cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync_v2");
+  load(f.cuMemcpyAsync, "cuMemcpyAsync");
   load(f.cuPointerGetAttribute, "cuPointerGetAttribute");
   load(f.cuIpcGetMemHandle, "cuIpcGetMemHandle");
   load(f.cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle_v2");

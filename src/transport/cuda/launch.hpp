@@ -53,8 +53,7 @@ struct LaunchFunctions {
   Code (*cuLaunchKernel)(Function function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                          unsigned threads_x, unsigned threads_y, unsigned threads_z,
                          unsigned shared_bytes, Stream stream, void** arguments, void** extra);
-  Code (*cuMemcpyDtoDAsync_v2)(DevicePointer to, DevicePointer from, std::size_t bytes,
-                               Stream stream);
+  Code (*cuMemcpyAsync)(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream);
   Code (*cuIpcGetMemHandle)(IpcHandle* handle, DevicePointer memory);
   Code (*cuIpcOpenMemHandle_v2)(DevicePointer* memory, IpcHandle handle, unsigned flags);
   Code (*cuIpcCloseMemHandle)(DevicePointer memory);

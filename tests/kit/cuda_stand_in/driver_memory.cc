@@ -259,11 +259,6 @@ Code cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes,
   return copy(to, address_of(from), bytes, stream);
 }
 
-Code cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) {
-  if (const Code code = refused(__func__); code != kSuccess) return code;
-  return copy(to, from, bytes, stream);
-}
-
 Code cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   return copy(to, from, bytes, stream);

@@ -1,6 +1,8 @@
 // call_records.cc: see call_records.hpp.
 #include "runtime/gpu/host/call_records.hpp"
 
+#include <cstddef>
+
 #include "base/try.hpp"
 
 namespace tutti::runtime::gpu {
@@ -24,6 +26,8 @@ std::size_t HashCall::operator()(const GpuCall& call) const {
   add(reinterpret_cast<std::uintptr_t>(call.input));
   add(reinterpret_cast<std::uintptr_t>(call.output));
   add(call.count);
+  if (call.has_factor)
+    add(call.factor_at == nullptr ? call.factor : reinterpret_cast<std::uintptr_t>(call.factor_at));
   return static_cast<std::size_t>(hash);
 }
 
@@ -46,7 +50,11 @@ Result<PreparedCall*> CallRecords::add(const GpuCall& call, const DeviceCall& co
   TUTTI_TRY(record);
   TUTTI_TRY(device_.copy_in(*record, &content, sizeof content));
   launch.call = *record;
-  order_.push_front({launch, copy, 0, false, call});
+  CopyBefore factor;
+  if (call.factor_at != nullptr)
+    factor = {reinterpret_cast<std::byte*>(*record) + offsetof(DeviceCall, factor),
+              static_cast<const std::byte*>(call.factor_at), content.element_bytes};
+  order_.push_front({launch, copy, factor, 0, false, call});
   by_call_[call] = order_.begin();
   return &order_.front();
 }

@@ -30,6 +30,12 @@ struct GpuCall {
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;  // elements of a block, as Communicator counts them
+  // Of a sum of what each rank has times a number of its own: the bits of that number, from the
+  // first byte on; or where it lies whenever the call is made, in any memory that the device's
+  // copies reach.
+  bool has_factor = false;
+  std::uint64_t factor = 0;
+  const void* factor_at = nullptr;  // null: it is `factor`
 
   friend bool operator==(const GpuCall&, const GpuCall&) = default;
 };
@@ -49,6 +55,7 @@ struct CopyBefore {
 struct PreparedCall {
   Launch launch;
   CopyBefore copy;
+  CopyBefore copy_factor;
   std::uint64_t last_use = 0;  // number of the launch
   bool captured = false;
   GpuCall key;
@@ -67,7 +74,8 @@ class CallRecords {
   // Null: this call has not been made before, or not for long. Ensures  it is now the latest.
   PreparedCall* find(const GpuCall& call);
 
-  // Keeps one that has not been found. Blocking: until the device has it.
+  // Keeps one that has not been found. Its factor is copied into its record where it lies in
+  // memory. Blocking  until the device has it.
   Result<PreparedCall*> add(const GpuCall& call, const DeviceCall& content, Launch launch,
                             const CopyBefore& copy);
 

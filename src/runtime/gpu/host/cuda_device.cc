@@ -433,9 +433,8 @@ Result<bool> CudaDevice::reached(StreamHandle stream) {
 Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, StreamHandle stream) {
   const auto scope = enter();
   TUTTI_TRY(scope);
-  return check(
-      launch_.cuMemcpyDtoDAsync_v2(as_pointer(to), as_pointer(from), bytes, as_stream(stream)),
-      "cuMemcpyDtoDAsync");
+  return check(launch_.cuMemcpyAsync(as_pointer(to), as_pointer(from), bytes, as_stream(stream)),
+               "cuMemcpyAsync");
 }
 
 Result<EventHandle> CudaDevice::make_event() {

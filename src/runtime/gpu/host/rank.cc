@@ -33,13 +33,20 @@ bool is_exchange_in_place(const GpuCall& call) {
   return call.collective == Collective::all_to_all && call.input == call.output && call.count > 0;
 }
 
+// Products of the input with a factor replace it where the result does, too; a part of it is all
+// that the result of a reduce_scatter replaces.
+bool is_scaled_in_place(const GpuCall& call) {
+  return call.has_factor && call.collective != Collective::reduce_scatter &&
+         call.input == call.output;
+}
+
 // Equal on ranks that make the same call in the same way.
 std::uint64_t signature_of(std::uint64_t plan, const GpuCall& call, std::uint64_t way) {
   std::uint64_t hash = plan;
   for (const std::uint64_t value :
        {static_cast<std::uint64_t>(call.collective), static_cast<std::uint64_t>(call.type),
-        static_cast<std::uint64_t>(call.op), static_cast<std::uint64_t>(call.root),
-        std::uint64_t{call.count}, way}) {
+        static_cast<std::uint64_t>(call.op) << 1 | (call.has_factor ? 1U : 0U),
+        static_cast<std::uint64_t>(call.root), std::uint64_t{call.count}, way}) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 29;
   }
@@ -68,8 +75,8 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   const auto captured = device().is_capturing(stream);
   TUTTI_TRY(captured);
   if (!*captured) TUTTI_TRY(follow(stream));
-  if (const CopyBefore& copy = prepared->copy; copy.bytes > 0)
-    TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
+  for (const CopyBefore& copy : {prepared->copy, prepared->copy_factor})
+    if (copy.bytes > 0) TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
   TUTTI_TRY(device().launch(prepared->launch, stream));
   if (!*captured) TUTTI_TRY(mark(stream));
   is_in_graphs_ |= *captured;
@@ -111,6 +118,8 @@ Status GpuRank::check(const GpuCall& call) const {
                   fmt::format("rank {}: {}: {}", rank_, to_string(call.collective), text));
   };
   if (call.count > kCountMax) return refuse(fmt::format("{} elements are too many", call.count));
+  if (call.has_factor && (!is_reduction(call.collective) || call.op != ReduceOp::sum))
+    return refuse("only what is summed has a factor");
   Request request;
   request.collective = call.collective;
   request.input = call.input;
@@ -152,24 +161,12 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   TUTTI_TRY(cutting);
   const auto program = upload(plan->programs);
   TUTTI_TRY(program);
-  const std::size_t element = size_of(call.type);
-  const bool copies = is_exchange_in_place(call);
-  const std::size_t scratch_bytes = aligned(header.scratch_blocks * bytes_per_rank(call));
-  CopyBefore copy;
-  if (copies) copy.bytes = bytes_per_rank(call) * static_cast<std::size_t>(world_.ranks());
-  const auto scratch_memory = scratch(scratch_bytes + copy.bytes);
-  TUTTI_TRY(scratch_memory);
-  copy.from = as_bytes(call.input);
-  if (copies) copy.to = *scratch_memory + scratch_bytes;
-
   DeviceCall content;
+  const auto copy = lay_out(call, header, content);
+  TUTTI_TRY(copy);
   content.count = call.count;
-  content.memory[0] = copies ? copy.to : as_bytes(call.input);
-  content.memory[1] = as_bytes(call.output);
-  content.memory[2] = *scratch_memory;
-  for (std::size_t b = 0; b < kBufferCount; ++b) content.shared[b] = share(content.memory[b]);
   content.timeout_ns = static_cast<std::uint64_t>(world_.options_.timeout.count());
-  content.element_bytes = static_cast<std::uint32_t>(element);
+  content.element_bytes = static_cast<std::uint32_t>(size_of(call.type));
   content.op = call.op;
   content.protocol = cutting->protocol;
   content.direct = plan->direct && cutting->protocol == Protocol::simple;
@@ -185,7 +182,36 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   launch.threads = static_cast<std::uint32_t>(world_.options_.threads);
   launch.world = memory_.world();
   launch.program = *program;
-  return records_.add(call, content, launch, copy);
+  return records_.add(call, content, launch, *copy);
+}
+
+// Where the call's memory lies. What its program takes for the input is the caller's, unless it has
+// to be another piece of memory that is filled from there: by a copy, or by the kernel.
+Result<CopyBefore> GpuRank::lay_out(const GpuCall& call, const ProgramHeader& program,
+                                    DeviceCall& content) {
+  const bool copies = is_exchange_in_place(call);
+  const bool is_apart = copies || (call.has_factor && !is_scaled_in_place(call));
+  const bool has_all = call.collective == Collective::all_to_all ||
+                       call.collective == Collective::reduce_scatter;
+  const std::size_t blocks = has_all ? static_cast<std::size_t>(world_.ranks()) : 1;
+  const std::size_t input_bytes = blocks * bytes_per_rank(call);
+  const std::size_t scratch_bytes = aligned(program.scratch_blocks * bytes_per_rank(call));
+  std::byte* input = as_bytes(call.input);
+  // As far from a multiple of a vector as the caller's, so that vectors serve for both.
+  const std::size_t phase = reinterpret_cast<std::uintptr_t>(input) % kVectorBytes;
+  const auto memory = scratch(scratch_bytes + (is_apart ? phase + input_bytes : 0));
+  TUTTI_TRY(memory);
+  if (is_apart && *memory != nullptr) input = *memory + scratch_bytes + phase;
+  content.memory[0] = input;
+  content.memory[1] = as_bytes(call.output);
+  content.memory[2] = *memory;
+  for (std::size_t b = 0; b < kBufferCount; ++b) content.shared[b] = share(content.memory[b]);
+  if (call.has_factor) {
+    content.unscaled = as_bytes(call.input);
+    content.unscaled_blocks = static_cast<std::uint32_t>(blocks);
+    content.factor = call.factor;
+  }
+  return copies ? CopyBefore{input, as_bytes(call.input), input_bytes} : CopyBefore();
 }
 
 Result<const ProgramHeader*> GpuRank::upload(const std::shared_ptr<const WorldPrograms>& programs) {

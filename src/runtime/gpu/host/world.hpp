@@ -101,6 +101,8 @@ class GpuRank {
   GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records);
   Status check(const GpuCall& call) const;
   Result<PreparedCall*> prepare(const GpuCall& call);
+  Result<CopyBefore> lay_out(const GpuCall& call, const ProgramHeader& program,
+                             DeviceCall& content);
   Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
   Result<std::byte*> scratch(std::size_t bytes);
   void wait();
