@@ -3,8 +3,8 @@
 // Planning, simulation and explanation all start from a Topology, so it carries everything they
 // ask: what there is (vertices), what is connected how fast (links), and what contains what (the
 // parent of a vertex). Every source fills the same value: discovery on the machine, saved hwloc
-// XML, a synthetic one-liner, Tutti's own text and JSON. It deliberately does not know ranks,
-// communicators or collectives; a placement (ranks to seats) is a plain list beside it.
+// XML, NCCL's XML, a synthetic one-liner, Tutti's own text and JSON. It deliberately does not know
+// ranks, communicators or collectives; a placement (ranks to seats) is a plain list beside it.
 //
 // Bandwidths are in bytes per nanosecond (equal to GB/s) and per direction, latencies in
 // nanoseconds. Every link says where its numbers come from, because a plan made from assumed
@@ -236,7 +236,8 @@ std::string to_json(const Topology& topology);
 Result<Topology> topology_from_json(std::string_view json);
 
 // Whatever a user may write for a topology: "" or "auto" discovers, the name of a file is read
-// (Tutti's text, JSON or hwloc XML, told apart by content), anything else is a synthetic line.
+// (Tutti's text, JSON, hwloc XML or NCCL's, told apart by content), anything else is a synthetic
+// line.
 Result<Topology> load_topology(std::string_view what);
 
 // The tree that a person likes to read.

@@ -49,7 +49,7 @@ void add_topo_command(CLI::App& app, int& exit_code) {
   command->footer("Synthetic lines: " + synthetic_help());
   auto* source = command->add_option_group("source", "What to show; this machine without any");
   source->require_option(0, 1);
-  source->add_option("--file", options->file, "Tutti's text or JSON, or hwloc XML")
+  source->add_option("--file", options->file, "Tutti's text or JSON, or XML of hwloc or NCCL")
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
   source->add_option("--synthetic", options->synthetic, "One line, such as \"4x8 nvlink=450\"")

@@ -19,6 +19,7 @@
 
 #include "base/try.hpp"
 #include "nccl/process.hpp"
+#include "nccl/topology_file.hpp"
 #include "runtime/access.hpp"
 #include "runtime/host.hpp"
 #include "runtime/split.hpp"
@@ -41,15 +42,20 @@ Name name_of(std::string_view text) {
   return name;
 }
 
+std::string text_of(const Name& name) {
+  return std::string(name.begin(), std::find(name.begin(), name.end(), '\0'));
+}
+
 // What ranks tell each other.
 struct Card {
-  Name machine = {};          // its kernel
-  Name process = {};          // its process_identity()
-  Name device = {};           // on the bus of the machine
-  std::uint64_t names = 0;    // of processes by their numbers: equal where these mean the same
-  std::uint64_t meeting = 0;  // rank 0's: which of its process's
-  std::int32_t number = 0;    // of the process
-  std::int32_t ordinal = 0;   // of the device, in its process
+  Name machine = {};              // its kernel
+  Name process = {};              // its process_identity()
+  Name device = {};               // on the bus of the machine
+  std::uint64_t names = 0;        // of processes by their numbers: equal where these mean the same
+  std::uint64_t meeting = 0;      // rank 0's: which of its process's
+  std::uint64_t description = 0;  // hash of the machine's; 0: none
+  std::int32_t number = 0;        // of the process
+  std::int32_t ordinal = 0;       // of the device, in its process
   std::uint32_t has_device = 0;
   std::uint32_t unused = 0;
 };
@@ -91,8 +97,9 @@ bool has_device(const base::Config& config, const DevicePlace& place) {
          is_primary(*driver, place);
 }
 
-runtime::gpu::GpuOptions options_of(const base::Config& config) {
+runtime::gpu::GpuOptions options_of(const base::Config& config, AgreedTopology topology) {
   runtime::gpu::GpuOptions options;
+  options.topology = std::move(topology);
   options.algorithm = config.algorithm;
   options.timeout = config.timeout;
   options.direct = config.lowering != base::LoweringChoice::staged;
@@ -113,11 +120,12 @@ std::shared_ptr<DeviceGroup> told(Result<std::shared_ptr<DeviceGroup>> group, st
   return nullptr;
 }
 
-std::shared_ptr<DeviceGroup> make_group(const base::Config& config, std::vector<int> ordinals) {
+std::shared_ptr<DeviceGroup> make_group(const base::Config& config, std::vector<int> ordinals,
+                                        AgreedTopology topology) {
   const std::size_t ranks = ordinals.size();
-  return told(
-      DeviceGroup::make(std::move(ordinals), options_of(config), DeviceGroup::Stock::of_process()),
-      ranks);
+  return told(DeviceGroup::make(std::move(ordinals), options_of(config, std::move(topology)),
+                                DeviceGroup::Stock::of_process()),
+              ranks);
 }
 
 // Groups whose ranks are coming to them, by meeting.
@@ -174,6 +182,7 @@ Card card_of(const base::Config& config, const DevicePlace& place) {
   const auto bus_id = loaded_driver()->device_pci_bus_id(*device);
   if (!bus_id.ok()) return card;
   card.device = name_of(*bus_id);
+  card.description = own_description().hash();
   card.has_device = 1;
   return card;
 }
@@ -235,10 +244,22 @@ Result<int> agree_on_channels(Communicator& communicator, int mine) {
   return *std::min_element(all.begin(), all.end());
 }
 
+// What the machines are, as the ranks describe them.
+Result<AgreedTopology> agreed_topology(Communicator& communicator, std::span<const Card> cards,
+                                       std::span<const int> hosts) {
+  std::vector<DescribedRank> ranks;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    ranks.push_back({hosts[rank], text_of(cards[rank].device), cards[rank].description});
+  auto topology = agree_on_topology(communicator, own_description(), ranks, log());
+  TUTTI_TRY(topology);
+  dump_topology(*topology, communicator.rank());
+  return topology;
+}
+
 Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
                                                 const base::Config& config,
-                                                std::span<const Card> cards,
-                                                std::vector<int> hosts) {
+                                                std::span<const Card> cards, std::vector<int> hosts,
+                                                AgreedTopology topology) {
   const bool several = *std::max_element(hosts.begin(), hosts.end()) > 0;
   if (several && cards.size() > kCarriedRanksMax)
     return told(
@@ -272,7 +293,7 @@ Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
     exchanged = texts.status();
     return texts;
   };
-  runtime::gpu::GpuOptions options = options_of(config);
+  runtime::gpu::GpuOptions options = options_of(config, std::move(topology));
   options.channels = several ? std::min(*channels, runtime::gpu::kCarriedChannelsMax) : *channels;
   const Status joined = (*taken)->join(seat, options);
   TUTTI_TRY(exchanged);
@@ -299,13 +320,15 @@ Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
   if (!all([](const Card& card) { return card.has_device != 0; }))
     return std::shared_ptr<DeviceGroup>();
   std::vector<int> hosts = hosts_of(cards, *config);
+  auto topology = agreed_topology(communicator, cards, hosts);
+  TUTTI_TRY(topology);
   const bool one_host = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
   if (!one_host || !all([&](const Card& card) { return card.process == mine.process; }))
-    return join_group(communicator, *config, cards, std::move(hosts));
+    return join_group(communicator, *config, cards, std::move(hosts), *std::move(topology));
   return meetings().at(cards.front().meeting, cards.size(), [&] {
     std::vector<int> ordinals;
     for (const Card& card : cards) ordinals.push_back(card.ordinal);
-    return make_group(*config, std::move(ordinals));
+    return make_group(*config, std::move(ordinals), *topology);
   });
 }
 
@@ -313,11 +336,16 @@ std::shared_ptr<DeviceGroup> group_of_process(std::span<const DevicePlace> place
   const auto config = config_of_settings();
   if (!config.ok()) return nullptr;  // whoever joins hears why
   std::vector<int> ordinals;
+  std::vector<std::string> bus_ids;
   for (const DevicePlace& place : places) {
-    if (!has_device(*config, place)) return nullptr;
+    const Card card = card_of(*config, place);
+    if (card.has_device == 0) return nullptr;
     ordinals.push_back(place.ordinal);
+    bus_ids.push_back(text_of(card.device));
   }
-  return make_group(*config, std::move(ordinals));
+  AgreedTopology topology = topology_of_process(own_description(), bus_ids, log());
+  dump_topology(topology, settings().topology_dump_rank);
+  return make_group(*config, std::move(ordinals), std::move(topology));
 }
 
 }  // namespace tutti::nccl

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <set>
 #include <string_view>
 
 #include <fmt/format.h>
+
+#include "base/text.hpp"
 
 namespace tutti::nccl {
 namespace {
@@ -65,6 +68,14 @@ void read_algorithm(const std::string& value, Settings& settings) {
         fmt::format("NCCL_ALGO={}: has neither Ring nor Tree; the planner chooses", value));
 }
 
+void read_rank(const std::string& name, const std::string& value, Settings& settings) {
+  const auto rank = base::parse_integer(value, 0, std::numeric_limits<int>::max());
+  if (rank.ok())
+    settings.topology_dump_rank = static_cast<int>(*rank);
+  else
+    settings.remarks.push_back(fmt::format("{}={}: expected a rank", name, value));
+}
+
 // True when the variable means something here.
 bool read_variable(const std::string& name, const std::string& value, Settings& settings) {
   const auto flag = [&](auto&& apply) {
@@ -78,6 +89,8 @@ bool read_variable(const std::string& name, const std::string& value, Settings& 
   if (name == "NCCL_ALGO") return read_algorithm(value, settings), true;
   if (name == "NCCL_SOCKET_IFNAME") return settings.interfaces = value, true;
   if (name == "NCCL_TOPO_FILE") return settings.topology_file = value, true;
+  if (name == "NCCL_TOPO_DUMP_FILE") return settings.topology_dump_file = value, true;
+  if (name == "NCCL_TOPO_DUMP_FILE_RANK") return read_rank(name, value, settings), true;
   if (name == "NCCL_COMM_BLOCKING") return flag([&](bool on) { settings.blocking = on; });
   if (name == "NCCL_P2P_DISABLE")
     return flag([&](bool on) { settings.lowering = on ? "staged" : ""; });

@@ -25,6 +25,8 @@ struct Settings {
   std::string lowering;               // NCCL_P2P_DISABLE=1: staged; empty: what fits
   std::optional<bool> blocking;       // NCCL_COMM_BLOCKING: whatever a caller's ncclConfig_t says
   std::string topology_file;          // NCCL_TOPO_FILE
+  std::string topology_dump_file;     // NCCL_TOPO_DUMP_FILE
+  int topology_dump_rank = 0;         // NCCL_TOPO_DUMP_FILE_RANK: who writes it
   std::vector<std::string> ignored;   // NCCL_* names without a meaning here
   std::vector<std::string> remarks;   // what a value could not be taken for
 

@@ -28,10 +28,6 @@ void introduce(int rank) {
     for (const std::string& remark : settings().remarks) log().warn(remark);
     if (!settings().ignored.empty())
       log().warn(fmt::format("these have no effect here: {}", fmt::join(settings().ignored, ", ")));
-    if (!settings().topology_file.empty())
-      log().warn(
-          "NCCL_TOPO_FILE has no effect on ranks that talk through host memory; "
-          "`tutti plan` reads such files");
   }
   static std::atomic_flag version_said;
   if (rank == 0 && settings().version && !version_said.test_and_set()) {

@@ -7,6 +7,8 @@
 #include <system_error>
 
 #include "base/file.hpp"
+#include "topology/nccl_import.hpp"
+#include "topology/xml.hpp"
 #include "tutti/topology.hpp"
 
 namespace tutti {
@@ -24,7 +26,9 @@ Result<Topology> load_file(const std::string& path) {
     return Status(StatusCode::system_error, fmt::format("cannot read '{}'", path));
   const std::size_t first = text->find_first_not_of(" \t\r\n");
   const char begins = first == std::string::npos ? '\0' : (*text)[first];
-  Result<Topology> loaded = begins == '<'   ? discover_topology({.hwloc_xml = path})
+  const bool is_nccls = begins == '<' && topology::xml_root_name(*text) == "system";
+  Result<Topology> loaded = is_nccls        ? topology::import_nccl(*text)
+                            : begins == '<' ? discover_topology({.hwloc_xml = path})
                             : begins == '{' ? topology_from_json(*text)
                                             : topology_from_text(*text);
   if (!loaded.ok()) return loaded.status().with_context(path);

@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,8 +24,21 @@
 #include "kit/cuda_stand_in/stand_in.hpp"
 #include "nccl_tests/cuda_runtime.hpp"
 #include "tutti/nccl.h"
+#include "unit/topology/files.hpp"
+
+namespace tutti::testing {
+
+// Empty when there is none.
+inline std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace tutti::testing
 
 namespace {
+
+namespace testing = tutti::testing;
 
 constexpr int kDevices = 2;
 constexpr int kSkipped = 77;
@@ -99,9 +114,12 @@ class Member {
   cudaStream_t stream_ = nullptr;
 };
 
+// Names and values in the environment of ranks.
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 // The exit codes, or minus the signals, of ranks that do this.
 std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>& work,
-                           const char* variable = nullptr, const char* value = nullptr) {
+                           const Variables& variables = {}) {
   void* const memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const shared = new (memory) Shared;
@@ -109,7 +127,7 @@ std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      if (variable != nullptr) ::setenv(variable, value, 1);
+      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
       Member member(*shared, rank, size);
       work(member, *shared);
       std::exit(0);
@@ -188,7 +206,7 @@ std::vector<int> zeros(int size) { return std::vector<int>(static_cast<std::size
 class NcclDeviceRanks : public ::testing::TestWithParam<const char*> {
  protected:
   static std::vector<int> run(int size, const std::function<void(Member&, Shared&)>& work) {
-    return run_ranks(size, work, "TUTTI_TRANSPORT", GetParam());
+    return run_ranks(size, work, {{"TUTTI_TRANSPORT", GetParam()}});
   }
 };
 
@@ -237,16 +255,47 @@ TEST(NcclDeviceProcesses, HaveNoKernelsWhereSettingsAskForMore) {
                                                           {"TUTTI_CHECK", "strict"},
                                                           {"TUTTI_REDUCE_ORDER", "rank_tree"}};
   for (const auto& [name, value] : settings)
-    EXPECT_EQ(run_ranks(
-                  2,
-                  [](Member& member, Shared&) {
-                    DEMAND(!member.has_kernels());
-                    check_sums(member, 100);
-                    member.end();
-                  },
-                  name, value),
+    EXPECT_EQ(run_ranks(2,
+                        [](Member& member, Shared&) {
+                          DEMAND(!member.has_kernels());
+                          check_sums(member, 100);
+                          member.end();
+                        },
+                        {{name, value}}),
               zeros(2))
         << name;
+}
+
+// The file is one of NCCL's; what is used of it is written down.
+TEST_P(NcclDeviceRanks, PlanByTheMachineThatIsDescribed) {
+  const testing::TempDir dir;
+  const auto gpu = [](int bus) {
+    return "<pci busid=\"0000:0" + std::to_string(bus) +
+           ":00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"><gpu "
+           "dev=\"0\" sm=\"80\"/></pci>";
+  };
+  for (const bool all : {true, false}) {
+    const std::string file =
+        dir.write("machine.xml", "<system version=\"1\"><cpu numaid=\"0\">" + gpu(1) +
+                                     (all ? gpu(2) : "") + "</cpu></system>");
+    const std::string used = dir.path() + "/used" + (all ? "" : "_not");
+    const auto codes = run_ranks(
+        2,
+        [](Member& member, Shared&) {
+          const bool has_kernels = member.has_kernels();
+          check_sums(member, 5000);
+          member.end();
+          if (!has_kernels) std::exit(kSkipped);
+        },
+        {{"TUTTI_TRANSPORT", GetParam()}, {"NCCL_TOPO_FILE", file}, {"NCCL_TOPO_DUMP_FILE", used}});
+    if (codes == std::vector<int>(2, kSkipped))
+      GTEST_SKIP() << "this build has no kernels, or they are turned off";
+    EXPECT_EQ(codes, zeros(2));
+    const std::string text = testing::read_file(used);
+    EXPECT_EQ(text.find("vertex gpu") != std::string::npos, all) << text;
+    const bool apart = std::string(GetParam()) == "tcp";
+    EXPECT_EQ(text.find("h1/n0/gpu1 ") != std::string::npos, all && apart) << text;
+  }
 }
 
 TEST_P(NcclDeviceRanks, ReplayGraphs) {

@@ -78,11 +78,15 @@ TEST(NcclEnvironment, ListsWhatHasNoMeaningHere) {
                                            {"NCCL_TESTS_DEVICE", "0"},
                                            {"NCCL_SOCKET_IFNAME", "lo"},
                                            {"NCCL_TOPO_FILE", "t.xml"},
+                                           {"NCCL_TOPO_DUMP_FILE", "u.txt"},
+                                           {"NCCL_TOPO_DUMP_FILE_RANK", "3"},
                                            {"NCCL_COMM_BLOCKING", "0"},
                                            {"NCCL_BUFFSIZE", "1"}});
   EXPECT_THAT(settings.ignored, ElementsAre("NCCL_BUFFSIZE", "NCCL_IB_HCA"));
   EXPECT_EQ(settings.interfaces, "lo");
   EXPECT_EQ(settings.topology_file, "t.xml");
+  EXPECT_EQ(settings.topology_dump_file, "u.txt");
+  EXPECT_EQ(settings.topology_dump_rank, 3);
   EXPECT_EQ(settings.blocking, false);
 }
 

@@ -13,6 +13,7 @@
 
 #include "collectives/planner.hpp"
 #include "runtime/gpu/encode.hpp"
+#include "runtime/gpu/host/device_topology.hpp"
 
 namespace tutti::runtime::gpu {
 
@@ -36,7 +37,8 @@ struct PlansOptions {
   int channels = 1;
   std::size_t slot_bytes = 0;
   bool direct = true;
-  std::string algorithm;  // empty: choose
+  std::string algorithm;                           // empty: choose
+  std::shared_ptr<const DeviceTopology> topology;  // of these ranks; null: it is assumed
 };
 
 // Threading  any thread.

@@ -142,6 +142,7 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::make(std::span<Device* const> device
   planning.slot_bytes = options.slot_bytes;
   planning.direct = options.direct;
   planning.algorithm = options.algorithm;
+  planning.topology = options.topology;
   auto plans = Plans::make(planning);
   TUTTI_TRY(plans);
   std::unique_ptr<GpuWorld> world(new GpuWorld(

@@ -42,6 +42,8 @@ struct GpuOptions {
   std::size_t channel_bytes = 64 * 1024;  // of a call's data that are worth another channel
   bool direct = true;                     // ranks load and store each other's buffers
   std::string algorithm;                  // empty: the planner's choice
+  // How fast the ranks reach each other, the same on all of them; null: it is assumed.
+  std::shared_ptr<const DeviceTopology> topology;
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  // of a call; 0: none
   std::size_t records = 256;  // calls of a rank that are remembered before more is allocated
 };

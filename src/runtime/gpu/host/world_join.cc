@@ -116,6 +116,7 @@ class GpuWorld::Joining {
     planning.slot_bytes = options_.slot_bytes;
     planning.direct = false;
     planning.algorithm = options_.algorithm;
+    planning.topology = options_.topology;
     planning.hosts = seat_.hosts;
     auto plans = Plans::make(planning);
     TUTTI_TRY(plans);
