@@ -140,6 +140,13 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      "process; 0 stages them in the host's memory.",
      false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.gpu_kernels); }},
+    {"TUTTI_GPU_COPY_ENGINES", "0|1", "0",
+     "Whether libnccl.so.2 makes calls that only move device memory by copy engines instead of "
+     "kernels, where all ranks are threads of one process.",
+     false,
+     [](std::string_view v, Config& c) {
+       return store(choice_of<bool>(kFlag, v), c.gpu_copy_engines);
+     }},
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},

@@ -55,6 +55,7 @@ struct Config {
   bool checksums = false;
   bool share_heap = false;
   bool gpu_kernels = true;
+  bool gpu_copy_engines = false;
   CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};

@@ -24,7 +24,8 @@ Comm::~Comm() {
 
 Status Comm::make(const Maker& maker) {
   TUTTI_TRY(connect(maker));
-  auto devices = meet_on_devices(communicator_, identity_.device);
+  auto devices = meet_on_devices(communicator_, identity_.device,
+                                 {identity_.copy_engines, identity_.blocking});
   if (!devices.ok()) return fail(devices.status());
   device_side_.join(*std::move(devices));
   become_ready();

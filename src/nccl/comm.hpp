@@ -27,9 +27,10 @@ namespace tutti::nccl {
 struct CommIdentity {
   Rank rank = 0;
   int size = 1;
-  DevicePlace device;    // the caller's when it was made
-  bool blocking = true;  // calls return when they are done
-  std::string name;      // for texts; may be empty
+  DevicePlace device;         // the caller's when it was made
+  bool blocking = true;       // calls return when they are done
+  std::string name;           // for texts; may be empty
+  bool copy_engines = false;  // make calls that only move data, where they can
 };
 
 // Threading  any thread, one at a time for what makes or moves calls: callers lock in_use().

@@ -11,6 +11,7 @@
 
 #include "base/try.hpp"
 #include "nccl/memory_kind.hpp"
+#include "nccl/process.hpp"
 #include "runtime/special_reduction.hpp"
 
 namespace tutti::nccl {
@@ -75,6 +76,7 @@ Status DeviceGroup::watch(std::span<const PeerProcess> peers) {
 
 DeviceGroup::~DeviceGroup() {
   watch_.reset();
+  copies_.reset();
   const bool has_joined = ranks_here() < ordinals_.size();
   if (has_joined) tenancy_->world().say_goodbye();
   if (aborted_ || has_joined) stock_.retire(std::move(tenancy_));
@@ -95,6 +97,42 @@ Status DeviceGroup::check_stream(Rank rank, const Call& call, void* stream) {
                   rank, to_string(call.kind), found->second, ordinal),
       rank);
 }
+
+Status DeviceGroup::use_copy_engines() {
+  auto made = gpu::CopyMeeting::make(tenancy_->world());
+  TUTTI_TRY(made);
+  copies_ = *std::move(made);
+  return Status();
+}
+
+bool DeviceGroup::meets(const Call& call) const {
+  const auto collective = collective_of(call.kind);
+  return copies_ != nullptr && collective && !gpu::copies_of(*collective, 0, 1).empty();
+}
+
+Status DeviceGroup::come(Rank rank, const Call& call, void* stream) {
+  const int size = static_cast<int>(ordinals_.size());
+  return copies_->come(rank, for_kernels(call, *collective_of(call.kind), rank, size), stream);
+}
+
+std::optional<Result<bool>> DeviceGroup::met(Rank rank, bool may_wait) {
+  std::optional<gpu::Met> met = copies_->look(rank);
+  if (!met && may_wait) met = copies_->wait(rank);
+  if (!met) return std::nullopt;
+  if (!met->status.ok()) {
+    aborted_ = true;
+    static_cast<void>(tenancy_->world().abort(met->status.culprit()));
+    return Result<bool>(met->status);
+  }
+  if (met->copied) return Result<bool>(true);
+  const std::lock_guard lock(mutex_);
+  if (told_.insert(met->why_kernels).second)
+    log().info(fmt::format("{} ranks: kernels make what copy engines were asked for: {}",
+                           ordinals_.size(), met->why_kernels));
+  return Result<bool>(false);
+}
+
+void DeviceGroup::withdraw(Rank rank) { copies_->withdraw(rank); }
 
 bool DeviceGroup::takes(const Call& call) { return collective_of(call.kind).has_value(); }
 
@@ -123,6 +161,9 @@ Status DeviceGroup::wait(Rank rank) const {
 
 void DeviceGroup::abort(Rank rank) {
   aborted_ = true;
+  if (copies_)
+    copies_->abort(
+        Status(StatusCode::aborted, fmt::format("rank {} aborted the communicator", rank), rank));
   static_cast<void>(tenancy_->world().abort(rank));
 }
 

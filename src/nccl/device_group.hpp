@@ -13,12 +13,16 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "nccl/call.hpp"
 #include "nccl/peer_watch.hpp"
+#include "runtime/gpu/host/copy_meeting.hpp"
 #include "runtime/gpu/host/device_stock.hpp"
 #include "transport/cuda/driver.hpp"
 
@@ -47,6 +51,19 @@ class DeviceGroup {
   // Of a rank that has joined others: from now on the end of these processes is heard, and calls
   // that need them fail. Errors  system_error: they cannot be watched.
   Status watch(std::span<const PeerProcess> peers);
+
+  // From now on copy engines make what only moves data, where they can. Before the first call.
+  // Requires  all ranks are here. Errors  those of the devices.
+  Status use_copy_engines();
+  // Whether the ranks are to meet in a call of this kind, before it is known how it is made.
+  bool meets(const Call& call) const;
+  // The rank comes with such a call, and asks met() until it hears; or withdraws.
+  // Requires  as launch(). Errors  invalid_argument: this rank's call cannot be right.
+  Status come(Rank rank, const Call& call, void* stream);
+  // True: the call is on the stream; false: it is to be launched. None: others are awaited, unless
+  // it may wait for them. Errors  what ended the meeting: no call can be made any more.
+  std::optional<Result<bool>> met(Rank rank, bool may_wait);
+  void withdraw(Rank rank);
 
   // Whether kernels do calls of this kind.
   static bool takes(const Call& call);
@@ -78,9 +95,11 @@ class DeviceGroup {
   const std::vector<int> ordinals_;  // by rank; kElsewhere: of another group
   Stock& stock_;
   std::unique_ptr<Stock::Tenancy> tenancy_;
+  std::unique_ptr<runtime::gpu::CopyMeeting> copies_;  // null: kernels make all calls
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;                       // guards what follows
   std::map<int, Rank> on_default_stream_;  // of a device: the rank that calls on it
+  std::set<std::string> told_;             // why kernels made what copies were to make
   std::unique_ptr<PeerWatch> watch_;       // goes first
 };
 

@@ -57,7 +57,7 @@ struct Card {
   std::int32_t number = 0;        // of the process
   std::int32_t ordinal = 0;       // of the device, in its process
   std::uint32_t has_device = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t wants_copies = 0;  // by copy engines
 };
 
 // Kernels are loaded into the primary context, and can do nothing in others.
@@ -121,11 +121,26 @@ std::shared_ptr<DeviceGroup> told(Result<std::shared_ptr<DeviceGroup>> group, st
 }
 
 std::shared_ptr<DeviceGroup> make_group(const base::Config& config, std::vector<int> ordinals,
-                                        AgreedTopology topology) {
+                                        AgreedTopology topology, bool with_copies) {
   const std::size_t ranks = ordinals.size();
-  return told(DeviceGroup::make(std::move(ordinals), options_of(config, std::move(topology)),
-                                DeviceGroup::Stock::of_process()),
-              ranks);
+  auto group = DeviceGroup::make(std::move(ordinals), options_of(config, std::move(topology)),
+                                 DeviceGroup::Stock::of_process());
+  if (group.ok() && with_copies)
+    if (const Status status = (*group)->use_copy_engines(); !status.ok()) group = status;
+  return told(std::move(group), ranks);
+}
+
+// Whether all ranks want copy engines; where only some do, or none can have them, those hear why.
+bool all_want_copies(std::span<const Card> cards, const Card& mine, bool one_process) {
+  const auto wants = [](const Card& card) { return card.wants_copies != 0; };
+  const bool all = std::all_of(cards.begin(), cards.end(), wants);
+  if (all && one_process) return true;
+  if (wants(mine))
+    log().info(fmt::format("{} ranks: kernels make what copy engines were asked for: {}",
+                           cards.size(),
+                           all ? "ranks are of several processes"
+                               : "not all ranks ask for them, or some do not block"));
+  return false;
 }
 
 // Groups whose ranks are coming to them, by meeting.
@@ -168,8 +183,9 @@ std::uint64_t namespace_of_processes() {
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-Card card_of(const base::Config& config, const DevicePlace& place) {
+Card card_of(const base::Config& config, const DevicePlace& place, const DeviceWishes& wishes) {
   Card card;
+  card.wants_copies = (config.gpu_copy_engines || wishes.copy_engines) && wishes.blocking ? 1 : 0;
   card.machine = name_of(runtime::describe_host().machine());
   card.process = name_of(process_identity());
   card.names = namespace_of_processes();
@@ -309,10 +325,11 @@ Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
 }  // namespace
 
 Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
-                                                     const DevicePlace& place) {
+                                                     const DevicePlace& place,
+                                                     const DeviceWishes& wishes) {
   const auto config = config_of_settings();
   TUTTI_TRY(config);
-  const Card mine = card_of(*config, place);
+  const Card mine = card_of(*config, place, wishes);
   std::vector<Card> cards(static_cast<std::size_t>(communicator.size()));
   TUTTI_TRY(communicator.all_gather(&mine, cards.data(), sizeof mine, DataType::uint8)
                 .with_context("what devices the ranks are on"));
@@ -323,12 +340,15 @@ Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
   auto topology = agreed_topology(communicator, cards, hosts);
   TUTTI_TRY(topology);
   const bool one_host = std::all_of(hosts.begin(), hosts.end(), [](int host) { return host == 0; });
-  if (!one_host || !all([&](const Card& card) { return card.process == mine.process; }))
+  const bool one_process =
+      one_host && all([&](const Card& card) { return card.process == mine.process; });
+  const bool with_copies = all_want_copies(cards, mine, one_process);
+  if (!one_process)
     return join_group(communicator, *config, cards, std::move(hosts), *std::move(topology));
   return meetings().at(cards.front().meeting, cards.size(), [&] {
     std::vector<int> ordinals;
     for (const Card& card : cards) ordinals.push_back(card.ordinal);
-    return make_group(*config, std::move(ordinals), *topology);
+    return make_group(*config, std::move(ordinals), *topology, with_copies);
   });
 }
 
@@ -338,14 +358,14 @@ std::shared_ptr<DeviceGroup> group_of_process(std::span<const DevicePlace> place
   std::vector<int> ordinals;
   std::vector<std::string> bus_ids;
   for (const DevicePlace& place : places) {
-    const Card card = card_of(*config, place);
+    const Card card = card_of(*config, place, {});
     if (card.has_device == 0) return nullptr;
     ordinals.push_back(place.ordinal);
     bus_ids.push_back(text_of(card.device));
   }
   AgreedTopology topology = topology_of_process(own_description(), bus_ids, log());
   dump_topology(topology, settings().topology_dump_rank);
-  return make_group(*config, std::move(ordinals), std::move(topology));
+  return make_group(*config, std::move(ordinals), std::move(topology), config->gpu_copy_engines);
 }
 
 }  // namespace tutti::nccl

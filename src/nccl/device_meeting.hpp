@@ -13,11 +13,18 @@
 
 namespace tutti::nccl {
 
+// What the caller of a rank asked for.
+struct DeviceWishes {
+  bool copy_engines = false;  // besides what the environment says
+  bool blocking = true;       // who must not block cannot meet others in each call
+};
+
 // The group; null: calls in device memory are staged in the host's, on all ranks. All ranks of the
 // communicator call it, each with its own place.
 // Blocking  until all have. Errors  those of the exchange.
 Result<std::shared_ptr<DeviceGroup>> meet_on_devices(Communicator& communicator,
-                                                     const DevicePlace& place);
+                                                     const DevicePlace& place,
+                                                     const DeviceWishes& wishes = {});
 
 // The same where all places are known to one who speaks for all ranks.
 std::shared_ptr<DeviceGroup> group_of_process(std::span<const DevicePlace> places);

@@ -135,28 +135,62 @@ Status DeviceSide::launch_staged(Comm& comm, void* stream, std::vector<Call>& ca
   return Status();
 }
 
+// Copy engines are asked for, and the ranks come to find out whether they can make the call.
+Result<bool> DeviceSide::meet(Comm& comm, Enqueuing& enqueuing, bool may_wait, bool& copied) {
+  const Call& call = enqueuing.calls[enqueuing.next];
+  if (!enqueuing.has_come) {
+    TUTTI_TRY(group_->come(comm.rank(), call, enqueuing.stream));
+    enqueuing.has_come = true;
+  }
+  const auto met = group_->met(comm.rank(), may_wait);
+  if (!met) return false;
+  enqueuing.has_come = false;
+  if (!met->ok()) return comm.note(met->status());
+  copied = **met;
+  return true;
+}
+
+Status DeviceSide::launch_or_stage(Comm& comm, Enqueuing& enqueuing) {
+  const Call& call = enqueuing.calls[enqueuing.next];
+  const auto launched = group_->launch(comm.rank(), call, enqueuing.stream);
+  TUTTI_TRY(launched);
+  if (!*launched) enqueuing.staged.push_back(call);
+  return Status();
+}
+
 // Ranks may group what they call in different ways, but collectives come in the same order on all:
 // none may get before another that is to be staged. Transfers have no place in that order.
-Status DeviceSide::launch(Comm& comm, void* stream, const std::vector<Call>& calls) {
-  std::vector<Call> staged;
-  std::vector<Call> transfers;
-  for (const Call& call : calls) {
+Result<bool> DeviceSide::advance(Comm& comm, Enqueuing& enqueuing, bool may_wait) {
+  const std::lock_guard lock(mutex_);
+  for (; enqueuing.next < enqueuing.calls.size(); ++enqueuing.next) {
+    const Call& call = enqueuing.calls[enqueuing.next];
     if (call.kind == CallKind::send || call.kind == CallKind::recv) {
-      transfers.push_back(call);
+      enqueuing.transfers.push_back(call);
       continue;
     }
     const auto for_kernels = is_for_kernels(comm, call);
     TUTTI_TRY(for_kernels);
-    if (*for_kernels) {
-      TUTTI_TRY(launch_staged(comm, stream, staged));
-      const auto launched = group_->launch(comm.rank(), call, stream);
-      TUTTI_TRY(launched);
-      if (*launched) continue;
+    if (!*for_kernels) {
+      enqueuing.staged.push_back(call);
+      continue;
     }
-    staged.push_back(call);
+    TUTTI_TRY(launch_staged(comm, enqueuing.stream, enqueuing.staged));
+    bool copied = false;
+    if (group_->meets(call)) {
+      const auto met = meet(comm, enqueuing, may_wait, copied);
+      TUTTI_TRY(met);
+      if (!*met) return false;
+    }
+    if (!copied) TUTTI_TRY(launch_or_stage(comm, enqueuing));
   }
-  staged.insert(staged.end(), transfers.begin(), transfers.end());
-  return launch_staged(comm, stream, staged);
+  std::vector<Call>& rest = enqueuing.staged;
+  rest.insert(rest.end(), enqueuing.transfers.begin(), enqueuing.transfers.end());
+  TUTTI_TRY(launch_staged(comm, enqueuing.stream, rest));
+  return true;
+}
+
+void DeviceSide::give_up(const Comm& comm, const Enqueuing& enqueuing) {
+  if (enqueuing.has_come) group_->withdraw(comm.rank());
 }
 
 // Without the lock, so that an abort can end the wait.
@@ -173,14 +207,24 @@ Status DeviceSide::wait_for_earlier(Comm& comm, std::unique_lock<std::mutex>& lo
   return Status();
 }
 
-Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, const std::vector<Call>& calls) {
-  std::unique_lock lock(mutex_);
+Result<std::optional<DeviceSide::Enqueuing>> DeviceSide::begin(Comm& comm, void* stream,
+                                                               std::vector<Call> calls) {
   if (stream == nullptr && in_host_memory(calls, comm.rank(), comm.size())) {
+    std::unique_lock lock(mutex_);
     TUTTI_TRY(wait_for_earlier(comm, lock));
-    return false;
+    return std::optional<Enqueuing>();
   }
-  TUTTI_TRY(launch(comm, stream, calls));
-  return true;
+  Enqueuing begun;
+  begun.stream = stream;
+  begun.calls = std::move(calls);
+  return std::optional<Enqueuing>(std::move(begun));
+}
+
+Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, std::vector<Call> calls) {
+  auto begun = begin(comm, stream, std::move(calls));
+  TUTTI_TRY(begun);
+  if (!*begun) return false;
+  return advance(comm, **begun, true);
 }
 
 void DeviceSide::finish(Rank rank) {

@@ -9,7 +9,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "nccl/call.hpp"
 #include "nccl/device_group.hpp"
@@ -48,12 +51,36 @@ class DeviceSide {
   // No call can be about a device's memory unless it names a stream.
   bool is_none() const { return loaded_driver() == nullptr; }
 
+  // Calls that are on their way to a stream.
+  struct Enqueuing {
+    void* stream = nullptr;
+    std::vector<Call> calls;
+    std::size_t next = 0;      // of them
+    bool has_come = false;     // to the meeting in the next one
+    std::vector<Call> staged;  // to be launched together
+    std::vector<Call> transfers;
+
+    // How far it is.
+    std::pair<std::size_t, bool> place() const { return {next, has_come}; }
+  };
+
+  // None when the calls are in host memory and no stream was given: then they are the caller's to
+  // make, and it is their turn. Blocking, errors  as enqueue().
+  Result<std::optional<Enqueuing>> begin(Comm& comm, void* stream, std::vector<Call> calls);
+  // Puts calls on the stream as far as it can: true when all are there. False: in a call that copy
+  // engines are to make, other ranks are awaited; unless it may wait for them.
+  Result<bool> advance(Comm& comm, Enqueuing& enqueuing, bool may_wait);
+  // Of one that has not got there: the other ranks do not count on it any more.
+  void give_up(const Comm& comm, const Enqueuing& enqueuing);
+
   // True when the calls are on the stream now, which goes on when they are done; false when they
   // are in host memory and no stream was given: then they are the caller's to make, and it is their
   // turn. Collectives are made in their order, transfers between two ranks after them.
-  // Blocking  in the latter case, until those are made that were enqueued before.
+  // Blocking  in the latter case, until those are made that were enqueued before; and for ranks
+  // that
+  //           are to meet in a call.
   // Errors  unsupported: a stream where there is no driver; those of the driver.
-  Result<bool> enqueue(Comm& comm, void* stream, const std::vector<Call>& calls);
+  Result<bool> enqueue(Comm& comm, void* stream, std::vector<Call> calls);
 
   // How the calls went that kernels have made by now.
   Status kernel_failure(Rank rank) const { return group_ ? group_->failure(rank) : Status(); }
@@ -73,7 +100,8 @@ class DeviceSide {
   Status make_worker(Comm& comm);
   Result<bool> is_for_kernels(const Comm& comm, const Call& call) const;
   Status wait_for_earlier(Comm& comm, std::unique_lock<std::mutex>& lock);
-  Status launch(Comm& comm, void* stream, const std::vector<Call>& calls);
+  Result<bool> meet(Comm& comm, Enqueuing& enqueuing, bool may_wait, bool& copied);
+  Status launch_or_stage(Comm& comm, Enqueuing& enqueuing);
   Status launch_staged(Comm& comm, void* stream, std::vector<Call>& calls);
 
   std::shared_ptr<DeviceGroup> group_;  // as it is once the communicator is ready

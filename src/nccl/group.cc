@@ -155,14 +155,40 @@ Status Group::do_jobs(std::vector<Job> jobs, bool& in_progress) {
 
 Status Group::do_calls(std::vector<Part>& parts) {
   std::vector<Part*> in_host_memory;
-  Status first;
+  std::vector<Open> open;
   for (Part& part : parts) {
-    const Result<bool> enqueued =
-        part.comm->device_side().enqueue(*part.comm, part.stream, part.calls);
-    if (!enqueued.ok()) return enqueued.status();
-    if (!*enqueued) in_host_memory.push_back(&part);
+    auto begun = part.comm->device_side().begin(*part.comm, part.stream, part.calls);
+    TUTTI_TRY(begun);
+    if (*begun)
+      open.push_back({part.comm.get(), **std::move(begun)});
+    else
+      in_host_memory.push_back(&part);
   }
+  TUTTI_TRY(enqueue_together(std::move(open)));
   return run_together(in_host_memory);
+}
+
+// Ranks that this thread speaks for may wait for one another, so each goes as far as it gets. Only
+// when none gets any further is it others that they wait for.
+Status Group::enqueue_together(std::vector<Open> open) {
+  bool may_wait = false;
+  while (!open.empty()) {
+    bool has_moved = false;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      auto& [comm, enqueuing] = open[i];
+      const auto before = enqueuing.place();
+      const auto done = comm->device_side().advance(*comm, enqueuing, may_wait && i == 0);
+      if (!done.ok()) {
+        for (const Open& other : open)
+          other.comm->device_side().give_up(*other.comm, other.enqueuing);
+        return done.status();
+      }
+      has_moved |= *done || enqueuing.place() != before;
+      if (*done) open.erase(open.begin() + static_cast<std::ptrdiff_t>(i--));
+    }
+    may_wait = !has_moved;
+  }
+  return Status();
 }
 
 Status Group::run_together(std::vector<Part*>& parts) {

@@ -51,9 +51,16 @@ class Group {
     std::vector<Call> calls;
   };
 
+  // Of which some calls may not be on their stream yet.
+  struct Open {
+    Comm* comm = nullptr;
+    DeviceSide::Enqueuing enqueuing;
+  };
+
   Status finish();
   Status do_jobs(std::vector<Job> jobs, bool& in_progress);
   Status do_calls(std::vector<Part>& parts);
+  static Status enqueue_together(std::vector<Open> open);
   static Status run_together(std::vector<Part*>& parts);
 
   int depth_ = 0;

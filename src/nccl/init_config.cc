@@ -33,6 +33,7 @@ constexpr Range kRanges[] = {
     {"collnetEnable", &ncclConfig_t::collnetEnable, 0, 1},
     {"shrinkShare", &ncclConfig_t::shrinkShare, 0, 1},
     {"nvlsCTAs", &ncclConfig_t::nvlsCTAs, 1, INT_MAX},
+    {"CTAPolicy", &ncclConfig_t::CTAPolicy, 0, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO},
     {"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, 0, 1},
 };
 
@@ -73,6 +74,8 @@ Result<InitConfig> read_config(const ncclConfig_t* config) {
       return refuse(
           fmt::format("minCTAs {} is more than maxCTAs {}", known->minCTAs, known->maxCTAs));
     made.blocking = known->blocking != 0;
+    made.copy_engines =
+        known->CTAPolicy != NCCL_CONFIG_UNDEF_INT && (known->CTAPolicy & NCCL_CTA_POLICY_ZERO) != 0;
     if (known->commName != nullptr) made.name = known->commName;
   }
   if (settings().blocking) made.blocking = *settings().blocking;

@@ -11,6 +11,7 @@ namespace tutti::nccl {
 
 struct InitConfig {
   bool blocking = true;
+  bool copy_engines = false;  // CTAPolicy ZERO: no kernels where none are needed
   std::string name;
 };
 

@@ -25,6 +25,7 @@ CommIdentity child_of(const Comm& parent, const InitConfig& config) {
   child.size = parent.size();
   child.blocking = config.blocking;
   child.name = config.name;
+  child.copy_engines = config.copy_engines;
   return child;
 }
 
@@ -46,8 +47,8 @@ Result<Job> join_job(const UniqueId& id, int size, int rank, const InitConfig& c
     return Status(StatusCode::invalid_argument,
                   fmt::format("there is no rank {} of {}", rank, size));
   Job job;
-  job.comm = std::make_shared<Comm>(
-      CommIdentity{rank, size, current_device(), config.blocking, config.name});
+  job.comm = std::make_shared<Comm>(CommIdentity{rank, size, current_device(), config.blocking,
+                                                 config.name, config.copy_engines});
   // Kept by whoever runs the job.
   job.maker = [id, size, rank, comm = job.comm.get()] {
     return join({id, rank, size, [comm] { return comm->bad_news(); }});

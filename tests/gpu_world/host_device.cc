@@ -70,7 +70,7 @@ class HostDevice::Stream {
 
   void push(Operation operation) {
     const std::lock_guard lock(mutex_);
-    if (capturing_) {
+    if (capture_ != 0) {
       captured_.push_back(std::move(operation));
       return;
     }
@@ -85,17 +85,19 @@ class HostDevice::Stream {
     const std::lock_guard lock(mutex_);
     return operations_.empty() && !busy_;
   }
-  bool is_capturing() {
+  // Every capture is one of its own: what is captured here has one stream.
+  std::uint64_t capture() {
     const std::lock_guard lock(mutex_);
-    return capturing_;
+    return capture_;
   }
   void begin_capture() {
+    static std::atomic<std::uint64_t> captures{0};
     const std::lock_guard lock(mutex_);
-    capturing_ = true;
+    capture_ = ++captures;
   }
   std::vector<Operation> end_capture() {
     const std::lock_guard lock(mutex_);
-    capturing_ = false;
+    capture_ = 0;
     return std::exchange(captured_, {});
   }
 
@@ -121,7 +123,7 @@ class HostDevice::Stream {
   std::deque<Operation> operations_;
   bool busy_ = false;
   bool ends_ = false;
-  bool capturing_ = false;
+  std::uint64_t capture_ = 0;
   std::vector<Operation> captured_;
   std::thread thread_;
 };
@@ -318,8 +320,8 @@ Result<double> HostDevice::elapsed_us(EventHandle from, EventHandle to) {
   return std::chrono::duration<double, std::micro>(end->time - begin->time).count();
 }
 
-Result<bool> HostDevice::is_capturing(StreamHandle stream) {
-  return stream_of(stream).is_capturing();
+Result<std::uint64_t> HostDevice::capture_of(StreamHandle stream) {
+  return stream_of(stream).capture();
 }
 
 Status HostDevice::begin_capture(StreamHandle stream) {

@@ -82,7 +82,7 @@ class HostDevice final : public Device {
   Status wait_event(StreamHandle stream, EventHandle event) override;
   Result<double> elapsed_us(EventHandle from, EventHandle to) override;
 
-  Result<bool> is_capturing(StreamHandle stream) override;
+  Result<std::uint64_t> capture_of(StreamHandle stream) override;
   Status begin_capture(StreamHandle stream) override;
   Result<GraphHandle> end_capture(StreamHandle stream) override;
   Status replay(GraphHandle graph, StreamHandle stream) override;

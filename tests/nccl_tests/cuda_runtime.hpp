@@ -7,6 +7,7 @@
 
 extern "C" {
 struct CUgraph_st;
+struct CUevent_st;
 int cudaGetDeviceCount(int* count);
 int cudaSetDevice(int device);
 int cudaMalloc(void** memory, std::size_t bytes);
@@ -17,6 +18,10 @@ int cudaPointerGetAttributes(void* attributes, const void* memory);
 int cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 int cudaStreamDestroy(cudaStream_t stream);
 int cudaStreamSynchronize(cudaStream_t stream);
+int cudaStreamWaitEvent(cudaStream_t stream, CUevent_st* event, unsigned flags);
+int cudaEventCreate(CUevent_st** event);
+int cudaEventDestroy(CUevent_st* event);
+int cudaEventRecord(CUevent_st* event, cudaStream_t stream);
 int cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* argument);
 int cudaStreamBeginCapture(cudaStream_t stream, int mode);
 int cudaStreamEndCapture(cudaStream_t stream, CUgraph_st** graph);

@@ -266,6 +266,16 @@ TEST(NcclDeviceProcesses, HaveNoKernelsWhereSettingsAskForMore) {
         << name;
 }
 
+TEST(NcclDeviceProcesses, LeaveToKernelsWhatCopyEnginesAreAskedFor) {
+  EXPECT_EQ(run_ranks(2,
+                      [](Member& member, Shared&) {
+                        check_exchanges(member, 500);
+                        member.end();
+                      },
+                      {{"TUTTI_GPU_COPY_ENGINES", "1"}}),
+            zeros(2));
+}
+
 // The file is one of NCCL's; what is used of it is written down.
 TEST_P(NcclDeviceRanks, PlanByTheMachineThatIsDescribed) {
   const testing::TempDir dir;

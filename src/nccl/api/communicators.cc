@@ -42,6 +42,7 @@ Result<InitConfig> child_config(const Comm& parent, const ncclConfig_t* config) 
   InitConfig made;
   made.blocking = parent.blocking();
   made.name = parent.identity().name;
+  made.copy_engines = parent.identity().copy_engines;
   return made;
 }
 

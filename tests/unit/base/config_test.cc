@@ -34,6 +34,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_CHECKSUMS", "on"},
       {"TUTTI_SHARE_HEAP", "1"},
       {"TUTTI_GPU_KERNELS", "0"},
+      {"TUTTI_GPU_COPY_ENGINES", "1"},
       {"TUTTI_CHECK", "strict"},
       {"TUTTI_TIMEOUT_MS", "1500"},
       {"TUTTI_SETUP_TIMEOUT_MS", "250"},
@@ -62,6 +63,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_TRUE(config->checksums);
   EXPECT_TRUE(config->share_heap);
   EXPECT_FALSE(config->gpu_kernels);
+  EXPECT_TRUE(config->gpu_copy_engines);
   EXPECT_EQ(config->check, CheckChoice::strict);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config->setup_timeout, std::chrono::milliseconds(250));

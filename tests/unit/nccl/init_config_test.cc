@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace tutti::nccl::test {
@@ -33,6 +34,20 @@ TEST(InitConfig, SaysWhatItIs) {
   ASSERT_TRUE(read.ok());
   EXPECT_FALSE(read->blocking);
   EXPECT_EQ(read->name, "expert");
+}
+
+TEST(InitConfig, AsksForCopyEngines) {
+  EXPECT_FALSE(read_config(nullptr)->copy_engines);
+  for (const auto& [policy, wanted] :
+       {std::pair(NCCL_CONFIG_UNDEF_INT, false), std::pair(NCCL_CTA_POLICY_DEFAULT, false),
+        std::pair(NCCL_CTA_POLICY_EFFICIENCY, false), std::pair(NCCL_CTA_POLICY_ZERO, true)}) {
+    ncclConfig_t config = fresh();
+    config.CTAPolicy = policy;
+    EXPECT_EQ(read_config(&config)->copy_engines, wanted) << policy;
+  }
+  ncclConfig_t config = fresh();
+  config.CTAPolicy = 4;
+  EXPECT_EQ(why_not(config), "ncclConfig_t: CTAPolicy is 4, expected 0..3");
 }
 
 // Every length from the head to far beyond what this library knows.

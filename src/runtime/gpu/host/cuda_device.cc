@@ -83,7 +83,7 @@ class CudaDevice final : public Device {
   Status wait_event(StreamHandle stream, EventHandle event) override;
   Result<double> elapsed_us(EventHandle from, EventHandle to) override;
 
-  Result<bool> is_capturing(StreamHandle stream) override;
+  Result<std::uint64_t> capture_of(StreamHandle stream) override;
   Status begin_capture(StreamHandle stream) override;
   Result<GraphHandle> end_capture(StreamHandle stream) override;
   Status replay(GraphHandle graph, StreamHandle stream) override;
@@ -481,13 +481,14 @@ Result<double> CudaDevice::elapsed_us(EventHandle from, EventHandle to) {
 
 // ---- Captured graphs ----
 
-Result<bool> CudaDevice::is_capturing(StreamHandle stream) {
-  if (stream == nullptr) return false;  // the default stream cannot be
+Result<std::uint64_t> CudaDevice::capture_of(StreamHandle stream) {
+  if (stream == nullptr) return std::uint64_t{0};  // the default stream cannot be
   const auto scope = enter();
   TUTTI_TRY(scope);
   const auto capture = driver_.capture_of(as_stream(stream));
   TUTTI_TRY(capture);
-  return capture->active;
+  // The driver's numbers begin anywhere.
+  return capture->active ? capture->id + 1 : 0;
 }
 
 Status CudaDevice::begin_capture(StreamHandle stream) {

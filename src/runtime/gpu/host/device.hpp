@@ -106,7 +106,8 @@ class Device {
 
   // ---- Captured graphs ----
 
-  virtual Result<bool> is_capturing(StreamHandle stream) = 0;
+  // Which capture the stream takes part in; 0: none. Streams of one graph have the same.
+  virtual Result<std::uint64_t> capture_of(StreamHandle stream) = 0;
   virtual Status begin_capture(StreamHandle stream) = 0;
   virtual Result<GraphHandle> end_capture(StreamHandle stream) = 0;
   virtual Status replay(GraphHandle graph, StreamHandle stream) = 0;

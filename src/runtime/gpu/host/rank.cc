@@ -72,15 +72,16 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
     TUTTI_TRY(made);
     prepared = *made;
   }
-  const auto captured = device().is_capturing(stream);
-  TUTTI_TRY(captured);
-  if (!*captured) TUTTI_TRY(follow(stream));
+  const auto capture = device().capture_of(stream);
+  TUTTI_TRY(capture);
+  const bool is_captured = *capture != 0;
+  if (!is_captured) TUTTI_TRY(follow(stream));
   for (const CopyBefore& copy : {prepared->copy, prepared->copy_factor})
     if (copy.bytes > 0) TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
   TUTTI_TRY(device().launch(prepared->launch, stream));
-  if (!*captured) TUTTI_TRY(mark(stream));
-  is_in_graphs_ |= *captured;
-  return records_.used(*prepared, stream, *captured);
+  if (!is_captured) TUTTI_TRY(mark(stream));
+  is_in_graphs_ |= is_captured;
+  return records_.used(*prepared, stream, is_captured);
 }
 
 Status GpuRank::synchronize(StreamHandle stream) {
@@ -191,8 +192,8 @@ Result<CopyBefore> GpuRank::lay_out(const GpuCall& call, const ProgramHeader& pr
                                     DeviceCall& content) {
   const bool copies = is_exchange_in_place(call);
   const bool is_apart = copies || (call.has_factor && !is_scaled_in_place(call));
-  const bool has_all = call.collective == Collective::all_to_all ||
-                       call.collective == Collective::reduce_scatter;
+  const bool has_all =
+      call.collective == Collective::all_to_all || call.collective == Collective::reduce_scatter;
   const std::size_t blocks = has_all ? static_cast<std::size_t>(world_.ranks()) : 1;
   const std::size_t input_bytes = blocks * bytes_per_rank(call);
   const std::size_t scratch_bytes = aligned(program.scratch_blocks * bytes_per_rank(call));

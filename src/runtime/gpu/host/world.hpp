@@ -87,6 +87,14 @@ class GpuRank {
   // Blocking  at the first time of such a call: until the device has been told of it.
   Status call(const GpuCall& call, StreamHandle stream);
 
+  // Ok, or why the call cannot be right on this rank whatever the others do.
+  // Errors  invalid_argument.
+  Status check(const GpuCall& call) const;
+  // What is enqueued on the stream between these two comes behind the rank's calls before, and
+  // before those that come afterwards. Not for streams that are being captured.
+  Status follow(StreamHandle stream);
+  Status mark(StreamHandle stream);
+
   // Waits for the stream, and says how the rank's calls went.
   Status synchronize(StreamHandle stream);
   // How the calls went that are over by now.
@@ -101,15 +109,12 @@ class GpuRank {
  private:
   friend class GpuWorld;
   GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records);
-  Status check(const GpuCall& call) const;
   Result<PreparedCall*> prepare(const GpuCall& call);
   Result<CopyBefore> lay_out(const GpuCall& call, const ProgramHeader& program,
                              DeviceCall& content);
   Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
   Result<std::byte*> scratch(std::size_t bytes);
   void wait();
-  Status follow(StreamHandle stream);
-  Status mark(StreamHandle stream);
   MemoryRef share(const std::byte* memory) const;
 
   GpuWorld& world_;
