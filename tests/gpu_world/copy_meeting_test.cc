@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
 #include <map>
 #include <thread>
@@ -130,10 +131,15 @@ TEST(CopyMeeting, WaitsForAllStreams) {
   ASSERT_NE(stage, nullptr);
   const auto meeting = meeting_of(*stage);
   ASSERT_TRUE(stage->set(movement(Collective::all_gather, 500)).ok());
+  const GpuCall held = stage->call_of(1);
+  const std::size_t bytes = 3 * held.count * size_of(held.type);
+  const auto* const output = static_cast<const std::byte*>(held.output);
+  const std::vector<std::byte> before(output, output + bytes);
   std::promise<void> gate;
   device.hold(stage->stream(1), gate.get_future());
   expect_copied(meet_all(*meeting, *stage));
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), output));
   for (Rank rank = 0; rank < 3; ++rank) EXPECT_FALSE(*device.reached(stage->stream(rank)));
   EXPECT_FALSE(stage->judge().ok());
   gate.set_value();
