@@ -21,6 +21,9 @@ if(TUTTI_DNNL_LIBRARY AND TUTTI_DNNL_INCLUDE_DIR)
   set(TUTTI_DNNL_FOUND TRUE)
 endif()
 
+# Headers only (docs/ucx.md): which networks there are is found out where Tutti runs.
+pkg_check_modules(UCX QUIET ucx>=1.12)
+
 if(TUTTI_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

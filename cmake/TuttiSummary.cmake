@@ -23,6 +23,7 @@ if(PROJECT_IS_TOP_LEVEL)
                  "nlohmann-json ${nlohmann_json_VERSION}")
   tutti_report(OPENBLAS_FOUND "OpenBLAS (matrices of float and double)" "our own GEMM is slower")
   tutti_report(TUTTI_DNNL_FOUND "oneDNN (matrices of bfloat16)" "our own GEMM is slower")
+  tutti_report(UCX_FOUND "UCX (TUTTI_TRANSPORT=ucx)" "that transport is left out")
   tutti_report(benchmark_FOUND "google-benchmark (micro-benchmarks)" "they are not built")
   tutti_report(TUTTI_CUDA_FOUND "nvcc (GPU kernels for sm_80, sm_90, sm_100 and later)"
                "there are no GPU kernels")

@@ -33,7 +33,7 @@ class WorkState;
 // How a communicator is made. Every field has a default that is right for most programs.
 struct CommunicatorOptions {
   std::string
-      transport;  // "auto", "memory", "shm", "tcp", "net_plugin"; empty: TUTTI_TRANSPORT decides
+      transport;  // "auto", "memory", "shm", "tcp", "ucx", "net_plugin"; empty: TUTTI_TRANSPORT's
   std::string algorithm;  // force an algorithm by name; empty: the planner chooses
   std::string lowering;   // "auto" (or empty), "direct", "staged"
   // "any" (or empty): the planner may add in whatever order is quickest. "rank_tree": reductions

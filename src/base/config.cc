@@ -20,11 +20,10 @@ struct Named {
   Choice choice;
 };
 
-constexpr Named<TransportChoice> kTransports[] = {{"auto", TransportChoice::automatic},
-                                                  {"memory", TransportChoice::memory},
-                                                  {"shm", TransportChoice::shm},
-                                                  {"tcp", TransportChoice::tcp},
-                                                  {"net_plugin", TransportChoice::net_plugin}};
+constexpr Named<TransportChoice> kTransports[] = {
+    {"auto", TransportChoice::automatic}, {"memory", TransportChoice::memory},
+    {"shm", TransportChoice::shm},        {"tcp", TransportChoice::tcp},
+    {"ucx", TransportChoice::ucx},        {"net_plugin", TransportChoice::net_plugin}};
 constexpr Named<LoweringChoice> kLowerings[] = {{"auto", LoweringChoice::automatic},
                                                 {"direct", LoweringChoice::direct},
                                                 {"staged", LoweringChoice::staged}};
@@ -101,9 +100,9 @@ Status store_secret(std::string_view text, std::string& field) {
 }
 
 constexpr auto kVariables = std::to_array<ConfigVariable>({
-    {"TUTTI_TRANSPORT", "auto|memory|shm|tcp|net_plugin", "auto",
-     "How bytes travel between ranks; auto takes shm within a host and tcp between hosts, and "
-     "net_plugin the library that NCCL_NET_PLUGIN names.",
+    {"TUTTI_TRANSPORT", "auto|memory|shm|tcp|ucx|net_plugin", "auto",
+     "How bytes travel between ranks; auto takes shm within a host and tcp between hosts, ucx is "
+     "the UCX library with its own UCX_* variables, and net_plugin what NCCL_NET_PLUGIN names.",
      false,
      [](std::string_view v, Config& c) { return store(parse_transport_choice(v), c.transport); }},
     {"TUTTI_ALGORITHM", "name", "",

@@ -21,7 +21,7 @@
 namespace tutti::base {
 
 // `automatic` is written "auto".
-enum class TransportChoice { automatic, memory, shm, tcp, net_plugin };
+enum class TransportChoice { automatic, memory, shm, tcp, ucx, net_plugin };
 enum class LoweringChoice { automatic, direct, staged };
 enum class ReduceOrder { any, rank_tree };
 enum class WaitChoice { automatic, spin, yield, block };

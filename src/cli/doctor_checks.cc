@@ -15,6 +15,7 @@
 #include "base/cpu.hpp"
 #include "base/descriptor.hpp"
 #include "base/text.hpp"
+#include "transport/ucx/transport.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -99,18 +100,20 @@ Check launcher(const base::Environment& environment) {
           fmt::format("rank {} of {} ({})", world->rank, world->world_size, world->source)};
 }
 
+// Nobody misses UCX who does not ask for it.
+Check transports() {
+  const Status ucx = transport::can_use_ucx();
+  return {"transports", true,
+          fmt::format("memory (threads), shm (processes of a host), tcp{}",
+                      ucx.ok() ? ", ucx" : "; not ucx: " + ucx.message())};
+}
+
 }  // namespace
 
 std::vector<Check> check_machine(const base::Environment& environment) {
-  return {cores(),
-          memory(),
-          locked_memory(),
-          descriptors(),
-          shared_memory(),
-          memory_files(),
-          {"transports", true, "memory (threads), shm (processes of a host), tcp"},
-          settings(environment),
-          launcher(environment)};
+  return {
+      cores(),        memory(),     locked_memory(),       descriptors(),        shared_memory(),
+      memory_files(), transports(), settings(environment), launcher(environment)};
 }
 
 }  // namespace tutti::cli

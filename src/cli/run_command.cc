@@ -134,7 +134,7 @@ void add_options(CLI::App& command, RunOptions& options) {
       ->capture_default_str();
   command
       .add_option("--transport", options.transport,
-                  "How the ranks talk (sets TUTTI_TRANSPORT): auto, shm, tcp or net_plugin")
+                  "How the ranks talk (sets TUTTI_TRANSPORT): auto, shm, tcp, ucx or net_plugin")
       ->type_name("NAME");
   command
       .add_option("--prefix", options.prefix,

@@ -73,6 +73,7 @@ bool is_primary(const transport::cuda::Driver& driver, const DevicePlace& place)
 // Whether the settings want all messages to go as between hosts.
 bool wants_network(const base::Config& config) {
   return config.transport == base::TransportChoice::tcp ||
+         config.transport == base::TransportChoice::ucx ||
          config.transport == base::TransportChoice::net_plugin;
 }
 

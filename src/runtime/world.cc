@@ -18,6 +18,7 @@
 #include "transport/shm/heap.hpp"
 #include "transport/shm/transport.hpp"
 #include "transport/tcp/transport.hpp"
+#include "transport/ucx/transport.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -138,6 +139,9 @@ Result<std::unique_ptr<Transport>> make_transport(const Members& members,
       }
       return transport::make_tcp_transport(options, members.exchange);
     }
+    case TransportChoice::ucx:
+      set_queues(config, "ucx", options);
+      return transport::make_ucx_transport(options, {.log = config.log}, members.exchange);
     case TransportChoice::net_plugin: {
       set_queues(config, "net_plugin", options);
       const base::Environment environment = base::capture_environment();

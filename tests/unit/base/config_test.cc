@@ -133,7 +133,7 @@ TEST(Config, BadValueNamesVariableValueAndWhatIsAllowed) {
   };
   const Case cases[] = {
       {"TUTTI_TRANSPORT", "rdma", "auto, memory, shm, tcp"},
-      {"TUTTI_TRANSPORT", "SHM", "auto, memory, shm, tcp, net_plugin"},
+      {"TUTTI_TRANSPORT", "SHM", "auto, memory, shm, tcp, ucx, net_plugin"},
       {"TUTTI_LOWERING", "put", "auto, direct, staged"},
       {"TUTTI_REDUCE_ORDER", "tree", "any, rank_tree"},
       {"TUTTI_WAIT", "sleep", "auto, spin, yield, block"},
