@@ -71,8 +71,7 @@ void UcxEndpoint::commit(std::uint32_t tag, std::size_t bytes) {
   header.released = inbox_.released();
   header.number = sent.number;
   header.position = sent.position;
-  inbox_.told();
-  asked_ = false;
+  note_told();
   link_.send(sending, outbox_.at(sent.position), bytes, false);
 }
 
@@ -122,12 +121,17 @@ bool UcxEndpoint::say(RecordKind kind) {
   header.kind = kind;
   header.channel = static_cast<std::uint32_t>(channel_);
   header.released = inbox_.released();
-  inbox_.told();
-  asked_ = false;
+  note_told();
   found->values = values_;
   const bool news = kind == RecordKind::news;
   link_.send(found->sending, found->values.data(), news ? sizeof(SignalValues) : 0, true);
   return true;
+}
+
+// Who asks has been answered only by news of more room.
+void UcxEndpoint::note_told() {
+  if (!inbox_.all_told()) asked_ = false;
+  inbox_.told();
 }
 
 void UcxEndpoint::ask_for_room() {

@@ -95,6 +95,7 @@ class UcxEndpoint final : public Endpoint {
   bool hear_news(const Arrival& arrival);
   bool room_due() const { return inbox_.owes() || (asked_ && !inbox_.all_told()); }
   bool say(RecordKind kind);
+  void note_told();
   void list();
 
   Mesh& mesh_;

@@ -14,8 +14,9 @@ namespace tutti::transport::ucx {
 namespace {
 
 constexpr const char* kFile = "libucp.so.0";
-constexpr unsigned kMajor = 1;
-constexpr unsigned kMinorMin = 12;  // of it are the forms of active messages that are used here
+// UCX refuses those who were built with newer headers than it has.
+constexpr unsigned kMajor = UCP_API_MAJOR;
+constexpr unsigned kMinorMin = UCP_API_MINOR;
 
 Library not_found(const char* file, const std::string& why) {
   return {nullptr, fmt::format("UCX cannot be used: {}: {}; install UCX {}.{} or later (Debian and "

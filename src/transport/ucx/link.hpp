@@ -79,8 +79,6 @@ class Link {
 
   // All that was given to UCX has left, or will not.
   bool idle() const { return unfinished_ == 0 || left_ || lost(); }
-  // UCX still reads memory of ours, as far as it has told.
-  bool unfinished() const { return unfinished_ > 0; }
 
   // Says the last words, once. False: not connected yet.
   bool say_last_words(const Status& failure);

@@ -160,7 +160,7 @@ bool UcxTransport::hear(const Arrival& arrival) {
   if (from == rank()) return false;
   Link& speaker = link(from);
   if (!same(header.key, speaker.key_in())) return false;  // a stranger
-  if (speaker.left() || speaker.failed_words()) return false;
+  if (speaker.failed_words()) return false;
   speaker.meet();
   if (header.channel < static_cast<std::uint32_t>(channel_count()))
     return at(from, static_cast<int>(header.channel)).hear(arrival);
@@ -319,7 +319,7 @@ void UcxTransport::close_links() {
 // find them, and not what else the memory is used for.
 void UcxTransport::keep_what_is_read() {
   for (Peer& peer : peers_) {
-    if (!peer.link || !peer.link->unfinished()) continue;
+    if (!peer.link || peer.link->idle()) continue;
     for (const auto& endpoint : peer.endpoints)
       if (endpoint) endpoint->abandon_memory();
   }

@@ -20,8 +20,8 @@ namespace tutti::transport {
 // How much of what UCX says is shown; and what tests want otherwise than users do.
 struct UcxOptions {
   base::LogLevel log = base::LogLevel::warn;
-  std::string transports;   // as UCX_TLS; empty: that variable
-  bool all_remote = false;  // treat ranks of this host as if they were on others
+  std::string transports{};  // as UCX_TLS; empty: that variable
+  bool all_remote = false;   // treat ranks of this host as if they were on others
 };
 
 // Whether this process can have it at all. Ok, or why not, with the remedy. Threading: any thread.
