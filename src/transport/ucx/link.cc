@@ -88,6 +88,7 @@ void Link::on_sent(void* request, ucs_status_t status, void* user_data) {
 
 void Link::send(Sending& sending, const void* payload, std::size_t bytes, bool eager) {
   TUTTI_ASSERT(!sending.busy, "a message is sent while UCX still has it");
+  TUTTI_ASSERT(ready_, "a message is sent before there is a connection");
   if (lost()) return;
   sending.header.key = key_out_;
   sending.header.from = static_cast<std::uint32_t>(mesh_.options().rank);
