@@ -1,7 +1,6 @@
 // ucx_conformance_test.cc: UCX passes the suite of all transports (conformance_test.cc), over its
 // sockets and its shared memory, and as between hosts.
 #include "transport/checked/transport.hpp"
-#include "unit/transport/kit_worlds.hpp"
 #include "unit/transport/ucx_worlds.hpp"
 
 namespace tutti::transport::conformance {
@@ -33,8 +32,6 @@ const TransportCase kUcxCases[] = {
     {.name = "ucx_shm", .make = make_shm},
     {.name = "ucx_remote", .make = make_remote},
     {.name = "ucx_checked", .make = make_checked},
-    {.name = "ucx_counted", .make = make_counted<make_ucx>},
-    {.name = "throttled_ucx", .make = make_throttled<make_ucx>},
 };
 
 INSTANTIATE_TEST_SUITE_P(Ucx, TransportConformance, testing::ValuesIn(kUcxCases),

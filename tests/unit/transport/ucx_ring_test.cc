@@ -69,7 +69,7 @@ TEST(UcxRing, ClaimsThatMakeNoSenseAreRefused) {
 }
 
 TEST(UcxRing, WhatComesEarlyMustFitToWhatComesLater) {
-  for (const std::uint64_t position : {256, 320}) {
+  for (const std::uint64_t position : {256u, 320u}) {
     Inbox inbox(kCapacity, kFrameMax);
     EXPECT_EQ(objection(inbox, {.number = 1, .position = position, .tag = 0, .bytes = 10}), "");
     const std::string said = objection(inbox, {.number = 0, .position = 0, .tag = 0, .bytes = 200});
