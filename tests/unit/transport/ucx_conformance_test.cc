@@ -3,6 +3,9 @@
 #include "transport/checked/transport.hpp"
 #include "unit/transport/ucx_worlds.hpp"
 
+// UCX 1.13 forgets some 100 bytes for each context that it makes, in this part of it alone.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libuct.so\n"; }
+
 namespace tutti::transport::conformance {
 namespace {
 
