@@ -28,6 +28,7 @@ namespace {
 
 using runtime::gpu::CallData;
 using runtime::gpu::Device;
+using runtime::gpu::factor_of;
 using runtime::gpu::GpuOptions;
 using runtime::gpu::GpuSeat;
 using runtime::gpu::GpuWorld;
