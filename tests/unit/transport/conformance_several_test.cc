@@ -1,0 +1,117 @@
+// conformance_several_test.cc: what every transport must do with frames that go to several peers
+// alike, whether it can write them once or says that it cannot.
+#include <algorithm>
+#include <array>
+#include <random>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "unit/transport/conformance.hpp"
+
+namespace tutti::transport::conformance {
+namespace {
+
+std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
+
+std::vector<std::byte> content(std::uint64_t stream, std::uint64_t number, std::size_t bytes) {
+  std::vector<std::byte> all(bytes);
+  fill(all, stream, number);
+  return all;
+}
+
+bool send_to_all(Transport& transport, std::span<Endpoint* const> endpoints, std::uint64_t number,
+                 std::size_t bytes) {
+  const std::vector<std::byte> all = content(3, number, bytes);
+  const auto head = std::span(all).first(std::min<std::size_t>(bytes, 32));
+  return transport.send_to_all(endpoints, static_cast<std::uint32_t>(number), head,
+                               std::span(all).subspan(head.size()));
+}
+
+// Among others, that go to one of them alone. The one that is slow holds all of them up.
+TEST_P(TransportConformance, FramesToSeveralPeersArriveInOrder) {
+  make(4);
+  std::vector<Endpoint*> out;
+  for (const Rank peer : {1, 2, 3}) out.push_back(&endpoint(0, peer));
+  std::array<std::uint64_t, 4> sent = {};
+  std::array<std::uint64_t, 4> received = {};
+  std::array<std::vector<std::size_t>, 4> sizes;
+  std::minstd_rand random(5);
+  constexpr std::uint64_t kFrames = 1500;
+  const auto done = [&] {
+    return std::all_of(received.begin() + 1, received.end(), [](auto n) { return n == kFrames; });
+  };
+  const auto send_one = [&] {
+    const bool alike = sent[1] == sent[2] && sent[2] == sent[3] && sent[1] < kFrames;
+    const std::size_t bytes = random() % 4 == 0 ? random() % 1056 + 1 : random() % 700 + 300;
+    if (alike && random() % 3 != 0 && send_to_all(transport(0), out, sent[1], bytes)) {
+      for (const Rank peer : {1, 2, 3}) {
+        sizes[index(peer)].push_back(bytes);
+        sent[index(peer)] += 1;
+      }
+      return;
+    }
+    for (const Rank peer : {1, 2, 3}) {  // the others catch up with the first
+      if (sent[index(peer)] >= (peer == 1 ? kFrames : sent[1])) continue;
+      if (!try_send(*out[index(peer) - 1], 3, sent[index(peer)], bytes)) continue;
+      sizes[index(peer)].push_back(bytes);
+      sent[index(peer)] += 1;
+    }
+  };
+  ASSERT_TRUE(eventually([&] {
+    for (auto burst = random() % 8; burst > 0; --burst) send_one();
+    for (const Rank peer : {1, 2, 3}) {
+      Frame frame;
+      Endpoint& in = endpoint(peer, 0);
+      for (auto burst = random() % 12; burst > 0 && in.peek(frame); --burst) {
+        const std::uint64_t number = received[index(peer)]++;
+        EXPECT_EQ(frame.tag, static_cast<std::uint32_t>(number));
+        EXPECT_EQ(frame.payload.size(), sizes[index(peer)][number]);
+        EXPECT_TRUE(holds(frame.payload, 3, number)) << "rank " << peer << ", " << number;
+        in.release();
+      }
+    }
+    return done() || HasFailure();
+  }));
+}
+
+TEST_P(TransportConformance, AFrameToSeveralPeersGoesToAllOfThemOrToNone) {
+  make(3);
+  std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};
+  endpoint(1, 0);
+  endpoint(2, 0);
+  // Until one of them is through with its frames, the other alone makes no room.
+  std::uint64_t sent = 0;
+  for (int tries = 0; tries < 2000; ++tries) {
+    if (send_to_all(transport(0), out, sent, 600)) ++sent;
+    poll_all();
+  }
+  for (std::uint64_t number = 0; number < sent; ++number)
+    ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(1, 0), 3, number, 600));
+  ASSERT_FALSE(sent > 0 && send_to_all(transport(0), out, sent, 600)) << "rank 2 has read nothing";
+  Frame frame;
+  for (int i = 0; i < 100; ++i) poll_all();
+  EXPECT_FALSE(endpoint(1, 0).peek(frame));
+  for (std::uint64_t number = 0; number < sent; ++number)
+    ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(2, 0), 3, number, 600));
+  EXPECT_EQ(send_to_all(transport(0), out, sent, 600), sent > 0);
+  const std::string_view name = GetParam().name;
+  EXPECT_EQ(sent > 0, name == "memory" || name == "shm") << "who can write once for all";
+}
+
+TEST_P(TransportConformance, FramesToSeveralPeersOfARankThatLeftCanStillBeRead) {
+  make(3);
+  std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};
+  endpoint(1, 0);
+  endpoint(2, 0);
+  std::uint64_t sent = 0;
+  while (sent < 3 && send_to_all(transport(0), out, sent, 900)) ++sent;
+  ASSERT_TRUE(eventually([&] { return transport(0).flushed(); }));
+  world_.transports[0].reset();
+  for (const Rank peer : {1, 2})
+    for (std::uint64_t number = 0; number < sent; ++number)
+      ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(peer, 0), 3, number, 900));
+}
+
+}  // namespace
+}  // namespace tutti::transport::conformance
