@@ -113,5 +113,23 @@ TEST_P(TransportConformance, FramesToSeveralPeersOfARankThatLeftCanStillBeRead) 
       ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(peer, 0), 3, number, 900));
 }
 
+// Each gets one of its own then, and whoever sends to the one that left hears of it.
+TEST_P(TransportConformance, AFrameToSeveralPeersIsNotSentWhereOneHasLeft) {
+  make(3);
+  std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};
+  endpoint(1, 0);
+  endpoint(2, 0);
+  const bool can = send_to_all(transport(0), out, 0, 600);
+  for (const Rank peer : {1, 2}) {
+    if (!can) break;
+    ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(peer, 0), 3, 0, 600));
+  }
+  world_.transports[2].reset();
+  for (int i = 0; i < 2000; ++i) poll_all();
+  EXPECT_FALSE(send_to_all(transport(0), out, 1, 600));
+  Frame frame;
+  EXPECT_FALSE(endpoint(1, 0).peek(frame));
+}
+
 }  // namespace
 }  // namespace tutti::transport::conformance
