@@ -59,6 +59,9 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   const auto unit = static_cast<std::size_t>(alignment);
   return count(std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit));
 }
+void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return operator new(bytes, alignment);
+}
 void operator delete(void* memory) noexcept { uncount(memory); }
 void operator delete[](void* memory) noexcept { uncount(memory); }
 void operator delete(void* memory, std::size_t) noexcept { uncount(memory); }
