@@ -2,7 +2,8 @@
 """Says what a reader of a ctest run wants to know at its end, from the JUnit files it wrote.
 
     outcomes.py FILE             how many tests were skipped, and why
-    outcomes.py --failed FILE…   which tests failed, and the end of what each printed
+    outcomes.py --failed FILE…   which tests failed, the end of what each printed, and their names
+                                 once more, together
 """
 import collections
 import re
@@ -35,9 +36,8 @@ def tell_skipped(cases):
 
 
 def tell_failed(cases):
-    for case in cases:
-        if case.get("status") != "fail":
-            continue
+    failed = [case for case in cases if case.get("status") == "fail"]
+    for case in failed:
         why = case.find("failure")
         why = (why.get("message") or "failed") if why is not None else "failed"
         print(f"\n-- {case.get('name')}: {why}, after {float(case.get('time') or 0):.1f} s")
@@ -46,6 +46,9 @@ def tell_failed(cases):
             print(f"   ({len(lines) - LINES_OF_A_FAILURE} lines before these)")
         for line in lines[-LINES_OF_A_FAILURE:]:
             print(f"   {line}")
+    print(f"\n{len(failed)} failed:")
+    for case in failed:
+        print(f"   {case.get('name')}")
 
 
 def main():

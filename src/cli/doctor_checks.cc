@@ -7,6 +7,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -15,6 +17,7 @@
 #include "base/cpu.hpp"
 #include "base/descriptor.hpp"
 #include "base/text.hpp"
+#include "cli/ask_child.hpp"
 #include "transport/ucx/transport.hpp"
 
 namespace tutti::cli {
@@ -22,6 +25,9 @@ namespace {
 
 // A connection takes up to two descriptors for each peer and channel.
 constexpr rlim_t kDescriptorsWanted = 1024;
+
+constexpr std::chrono::seconds kPatience{
+    10};  // with a library that is opened, from a slow disk too
 
 Check cores() {
   std::size_t cpus = 0;
@@ -100,9 +106,20 @@ Check launcher(const base::Environment& environment) {
           fmt::format("rank {} of {} ({})", world->rank, world->world_size, world->source)};
 }
 
+// By a child: when UCX is opened it takes over fatal signals and starts a thread (which a child of
+// a process with threads may not be able to have), and what is wrong with it must not end us.
+Status try_ucx() {
+  return ask_child(
+      [] {
+        setenv("UCX_VFS_ENABLE", "n", 1);
+        return transport::can_use_ucx();
+      },
+      kPatience);
+}
+
 // Nobody misses UCX who does not ask for it.
 Check transports() {
-  const Status ucx = transport::can_use_ucx();
+  const Status ucx = try_ucx();
   return {"transports", true,
           fmt::format("memory (threads), shm (processes of a host), tcp{}",
                       ucx.ok() ? ", ucx" : "; not ucx: " + ucx.message())};
