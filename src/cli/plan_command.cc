@@ -173,6 +173,7 @@ Status read_machine(const Options& options, Question& question) {
   question.placement = std::move(seen->placement);
   PlannerOptions& planning = question.options;
   planning.cores = std::move(seen->cores);
+  planning.one_machine = seen->one_machine;
   planning.direct_possible = key.direct;
   if (key.transport == "memory") planning.direct_bytes_min = 0;
   const runtime::Queues queues = runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores,

@@ -83,6 +83,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   auto seen = *runtime::planning_topology(cards, key.direct, figures);
   collectives::PlannerOptions options;
   options.cores = std::move(seen.cores);
+  options.one_machine = seen.one_machine;
   const runtime::Queues queues =
       runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores, {});
   options.channel_count = queues.channels;

@@ -117,6 +117,8 @@ struct Route {
   bool shares_memory = false;        // in one node, and not through its network
   bool in_one_seat = false;          // nothing leaves the processor that both ends share
   bool by_sockets = false;           // processors move the bytes of both ends
+  // The same machine's, and each end has a core: one reads while the other still writes.
+  bool streams = false;
   MessageOverhead overhead;
   // For which every link on the way waits with each message: the processors that move the bytes of
   // sockets are those that spend the overhead.
@@ -128,9 +130,11 @@ struct Route {
 class Machine {
  public:
   // `cores`: by rank, equal for those that take turns on one processor; empty: those on one seat.
+  // `one_machine`: what goes through sockets never leaves it.
   // Requires  placement: the seat of every rank, in `topology`; both outlive this.
   Machine(const Topology& topology, const std::vector<VertexId>& placement,
-          const CostConstants& constants = {}, const std::vector<int>& cores = {});
+          const CostConstants& constants = {}, const std::vector<int>& cores = {},
+          bool one_machine = false);
 
   int ranks() const { return static_cast<int>(placement_.size()); }
   const CostConstants& constants() const { return constants_; }
@@ -172,6 +176,7 @@ class Machine {
   const Topology& topology_;
   const std::vector<VertexId>& placement_;
   CostConstants constants_;
+  bool one_machine_;
   std::vector<double> rate_;              // links by capacity_index, then processors
   std::vector<std::uint32_t> processor_;  // of each rank; several may share it
   std::vector<int> sharers_;              // of each rank: ranks on its processor

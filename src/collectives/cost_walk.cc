@@ -61,6 +61,7 @@ class SliceSimulation {
     std::uint32_t offers = 0;  // that are not taken yet, and one for the step itself
     double dependencies_ns = 0;
     double ready_ns = 0;
+    double least_end_ns = 0;  // when the end of what streams to it arrives
     double complete_ns = 0;
   };
 
@@ -156,6 +157,15 @@ class SliceSimulation {
     if (--state.needs == 0 && started_) open(s);
   }
 
+  // What streams is read as it comes, and to its end when that has come.
+  void offer(const CostGraph::Message& message, double start_ns, double sent_ns) {
+    const double latency_ns = message.route->latency_ns;
+    if (!message.route->streams) return satisfy(message.to, sent_ns + latency_ns);
+    double& least_end_ns = states_[message.to].least_end_ns;
+    least_end_ns = std::max(least_end_ns, sent_ns + latency_ns);
+    satisfy(message.to, start_ns + latency_ns);
+  }
+
   // Until when its processor is busy with it.
   double execute(std::uint32_t s, double start_ns) {
     ++executed_;
@@ -169,12 +179,13 @@ class SliceSimulation {
       const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];
       if (message.form == DirectForm::pull) end_ns = std::max(end_ns, transfer(message, start_ns));
     }
+    end_ns = std::max(end_ns, states_[s].least_end_ns);
     for (std::uint32_t m = step.sent_begin; m < step.sent_end; ++m) {
       const CostGraph::Message& message = graph_.messages_[m];
       double sent_ns = end_ns;
       if (message.form != DirectForm::pull)
         sent_ns = std::max(sent_ns, transfer(message, start_ns));
-      if (waits_for_offer(message)) satisfy(message.to, sent_ns + message.route->latency_ns);
+      if (waits_for_offer(message)) offer(message, start_ns, sent_ns);
     }
     for (std::uint32_t r = step.received_begin; r < step.received_end; ++r) {
       const CostGraph::Message& message = graph_.messages_[graph_.received_[r]];

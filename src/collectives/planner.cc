@@ -154,7 +154,7 @@ struct Planner::State {
       : topology(std::move(t)),
         placement(std::move(p)),
         options(std::move(o)),
-        machine(topology, placement, options.constants, options.cores),
+        machine(topology, placement, options.constants, options.cores, options.one_machine),
         groups(groups_of(topology, placement)) {}
 
   Topology topology;

@@ -44,6 +44,7 @@ struct PlannerOptions {
   std::size_t direct_bytes_min = 0;             // blocks below this many bytes only travel staged
   CostConstants constants;                      // of the model
   std::vector<int> cores;                       // as Machine's
+  bool one_machine = false;                     // as Machine's
   std::shared_ptr<const TuningPlace> measured;  // where these ranks are; null: not measured
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;

@@ -20,6 +20,8 @@ constexpr double kMemoryLatencyNs = 75;
 constexpr double kMemoryBandwidth = 10;
 constexpr double kSocketLatencyNs = 8000;
 constexpr double kSocketBandwidth = 2;
+// Within a machine nothing but its cores moves what is in sockets, and their work is told apart.
+constexpr double kLocalSocketBandwidth = 40;
 
 struct Host {
   VertexId memory = VertexId::none;
@@ -82,6 +84,15 @@ std::vector<int> deal_cores(const std::vector<HostCard>& cards) {
   return cores;
 }
 
+// Whether all ranks are of one machine that has a core for each.
+bool each_has_a_core_of_one_machine(const std::vector<HostCard>& cards) {
+  if (cards.empty()) return false;
+  const Crowd crowd = crowd_of(cards, 0);
+  const std::vector<int> cores = deal_cores(cards);
+  return crowd.ranks == cards.size() &&
+         std::set<int>(cores.begin(), cores.end()).size() == cards.size();
+}
+
 // What every link of one kind has.
 struct Speed {
   double latency_ns;
@@ -102,6 +113,8 @@ class Maker {
   Maker(const std::vector<HostCard>& cards, bool through_memory,
         const collectives::TransportFigures* figures)
       : through_memory_(through_memory), hosts_(collect(cards)) {
+    one_machine_ = !through_memory && each_has_a_core_of_one_machine(cards);
+    if (one_machine_) sockets_.bandwidth = kLocalSocketBandwidth;
     (through_memory ? memory_ : sockets_) =
         measured_or(through_memory ? memory_ : sockets_, figures);
     network_ = builder_.add_vertex({VertexKind::network_switch, "network", VertexId::none, {}});
@@ -112,8 +125,8 @@ class Maker {
   Result<PlanningTopology> take() {
     auto topology = std::move(builder_).build();
     if (!topology.ok()) return topology.status();
-    return PlanningTopology{*std::move(topology), std::move(placement_),
-                            std::move(cores_of_ranks_)};
+    return PlanningTopology{*std::move(topology), std::move(placement_), std::move(cores_of_ranks_),
+                            one_machine_};
   }
 
  private:
@@ -161,6 +174,7 @@ class Maker {
   }
 
   bool through_memory_;
+  bool one_machine_ = false;
   Speed memory_{kMemoryLatencyNs, kMemoryBandwidth};
   Speed sockets_{kSocketLatencyNs, kSocketBandwidth};
   std::map<std::string, Host> hosts_;

@@ -28,6 +28,8 @@ struct PlanningTopology {
   std::vector<VertexId> placement;  // by rank
   // By rank: equal for those that take turns on one core. Empty: those on one seat.
   std::vector<int> cores;
+  // All ranks talk through sockets of one machine, and each has a core of it.
+  bool one_machine = false;
 };
 
 // `through_memory`: ranks of a host move data through memory, else through sockets. Where ranks

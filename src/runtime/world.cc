@@ -37,6 +37,9 @@ constexpr std::size_t kFrameBytes = 128 * kKibibyte;
 // Over sockets: their system calls cost more than what the cache keeps from one copy to the next.
 // With a ring at either end, a peer takes less than a mebibyte.
 constexpr std::size_t kSocketFrameBytes = 490 * kKibibyte;
+// Between two ranks, where a queue may take more of what plans leave: each half of a mebibyte goes
+// at once.
+constexpr std::size_t kPairFrameBytes = 720 * kKibibyte;
 // Between two cores: with a frame more at its end, longer than what a core's own cache holds
 // (docs/adr/0016-two-ranks-have-a-long-queue.md).
 constexpr std::size_t kLongQueueBytes = 1216 * kKibibyte;
@@ -228,9 +231,10 @@ Queues queues_of(std::string_view transport, int ranks, bool share_cores,
   const bool sockets = transport == "tcp";
   Queues queues;
   queues.channels = std::max(sockets ? kSocketChannels : kChannels, wishes.channels);
+  const std::size_t by_sockets = ranks == 2 ? kPairFrameBytes : kSocketFrameBytes;
   const std::size_t usual = !sockets               ? kFrameBytes
-                            : queues.channels == 1 ? kSocketFrameBytes
-                                                   : kSocketFrameBytes / 2;
+                            : queues.channels == 1 ? by_sockets
+                                                   : by_sockets / 2;
   queues.frame_bytes = std::max(usual, wishes.slice_bytes);
   // Of sockets' two frames one lies in the sender's ring and one in the receiver's.
   queues.bytes = (sockets ? 1 : 2) * queues.frame_bytes;
@@ -325,6 +329,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
   auto seen = planning_topology(*cards, planning.direct_possible, measured->figures);
   if (!seen.ok()) return seen.status();
   planning.cores = std::move(seen->cores);
+  planning.one_machine = seen->one_machine;
   parts.planner = std::make_unique<collectives::Planner>(std::move(seen->topology),
                                                          std::move(seen->placement), planning);
   if (tuner) {

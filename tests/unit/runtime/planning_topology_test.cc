@@ -96,6 +96,29 @@ TEST(PlanningTopology, RanksOnSocketsShareTheCoresOfTheirMachine) {
 }
 
 // Through memory, a core is a seat.
+// Whether no wire is between any two of them, and each has a core to itself.
+TEST(PlanningTopology, SocketsOfOneMachineHaveNoWire) {
+  const auto within = [](const std::vector<HostCard>& cards, bool through_memory = false) {
+    return planning_topology(cards, through_memory).value().one_machine;
+  };
+  const HostCard anywhere = card("m/net:[1]", {0, 1});
+  const HostCard beside = card("m/net:[2]", {0, 1});
+  const HostCard distant = card("other/net:[1]", {0, 1});
+  EXPECT_TRUE(within({anywhere, anywhere}));
+  EXPECT_TRUE(within({anywhere, beside}));
+  EXPECT_TRUE(within({card("m", {0}), card("m", {1})}));
+  EXPECT_FALSE(within({anywhere, distant}));
+  EXPECT_FALSE(within({anywhere, anywhere, beside})) << "two cores for three";
+  EXPECT_FALSE(within({card("m", {0}), card("m", {0})}));
+  EXPECT_FALSE(within({anywhere, anywhere}, true)) << "through memory";
+  const auto speed = [](const std::vector<HostCard>& cards) {
+    const auto seen = planning_topology(cards, false);
+    const Topology& t = seen->topology;
+    return t.link(t.links_at(seen->placement[0]).front()).bandwidth_ab;
+  };
+  EXPECT_GT(speed({anywhere, beside}), speed({anywhere, distant}));
+}
+
 TEST(PlanningTopology, RanksOnOneSeatAreOnOneCore) {
   auto seen = planning_topology(std::vector<HostCard>(5, card("a", {0, 1})), true);
   ASSERT_TRUE(seen.ok());

@@ -27,12 +27,19 @@ TEST(Queues, APeerCostsLessThanAMebibyte) {
 }
 
 // One ring at either end of each direction.
+// A single peer's may take half of what is left for plans, too (memory_use_test.cc).
 TEST(Queues, APeerOverSocketsCostsLessThanAMebibyte) {
-  for (const QueueWishes wishes : {QueueWishes{}, QueueWishes{.channels = 2}}) {
-    const Queues queues = queues_of("tcp", 2, false, wishes);
-    EXPECT_EQ(queues.bytes, queues.frame_bytes);
-    EXPECT_LT(static_cast<std::size_t>(queues.channels) * 2 * queues.bytes, kMebibyte);
-  }
+  for (const QueueWishes wishes : {QueueWishes{}, QueueWishes{.channels = 2}})
+    for (const int ranks : {2, 3, 9}) {
+      const Queues queues = queues_of("tcp", ranks, false, wishes);
+      EXPECT_EQ(queues.bytes, queues.frame_bytes);
+      EXPECT_LT(static_cast<std::size_t>(queues.channels) * 2 * queues.bytes,
+                ranks == 2 ? kMebibyte * 3 / 2 : kMebibyte);
+    }
+}
+
+TEST(Queues, HalfAMebibyteGoesAtOnceBetweenTwoRanksOverSockets) {
+  EXPECT_GT(queues_of("tcp", 2, false, {}).frame_bytes, kMebibyte / 2 + kMebibyte / 16);
 }
 
 TEST(Queues, OnlyTwoRanksWithACoreEachHaveALongOne) {
