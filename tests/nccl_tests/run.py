@@ -30,6 +30,8 @@ SHAPES = ["-g 1", "-g 2", "-g 3", "-g 4", "-g 8", "-t 2", "-t 5", "-t 2 -g 3", "
 MORE = ["-g 2 -n 2 -b 1K -e 1K -d all -o all", "-g 2 -n 4 -z 1", "-g 2 -n 4 -m 4",
         "-g 2 -n 4 -R 1", "-g 2 -n 4 -R 2", "-t 2 -n 4 -y 1", "-g 2 -n 4 -u 1",
         "-t 2 -g 2 -n 4 -p 1", "-g 3 -n 3 -G 3 -m 2"]
+# For another: less than an element for each rank, down to buffers of no bytes.
+FEW = ["-g 8 -n 2 -b 8 -e 8", "-t 3 -n 2 -b 4 -e 64 -f 2"]
 
 
 def environment(arguments):
@@ -155,6 +157,9 @@ def check_all(programs, arguments):
     all_reduce = next(p for p in programs if p.name == "all_reduce_perf")
     for more in MORE:
         good &= check(str(all_reduce), [*SIZES, *more.split()], arguments, None)
+    all_gather = next(p for p in programs if p.name == "all_gather_perf")
+    for few in FEW:
+        good &= check(str(all_gather), few.split(), arguments, None)
     if VERIFIABLE not in trace(all_reduce, arguments):
         good &= check_refusal(str(all_reduce), arguments)
     return good
