@@ -166,7 +166,7 @@ ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device);
 /* ---- Memory ---- */
 
 /* Memory that suits communication best: of the current device, or the host's where there is
- * none. */
+ * none. Of 0 bytes it is NULL. */
 ncclResult_t ncclMemAlloc(void** ptr, size_t size);
 ncclResult_t pncclMemAlloc(void** ptr, size_t size);
 

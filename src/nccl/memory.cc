@@ -52,7 +52,8 @@ void share(const void* memory, std::size_t bytes) {
 }  // namespace
 
 Result<void*> allocate_memory(std::size_t bytes) {
-  if (bytes == 0) return refuse("0 bytes cannot be allocated");
+  // As cudaMalloc has it, and NCCL: programs work out how much they need, and it may be nothing.
+  if (bytes == 0) return static_cast<void*>(nullptr);
   const DevicePlace place = current_device();
   void* memory = nullptr;
   if (place.context != nullptr) {

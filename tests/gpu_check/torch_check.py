@@ -45,7 +45,10 @@ def main() -> int:
     if not torch.cuda.is_available():
         print(f"PyTorch {torch.__version__} sees no GPU")
         return NOT_HERE
-    print(f"PyTorch {torch.__version__}, its NCCL says {torch.cuda.nccl.version()}")
+    # version() is that of the header it was compiled with, whatever library is loaded.
+    theirs = ".".join(str(part) for part in torch.cuda.nccl.version())
+    ours = bytes(torch.cuda.nccl.unique_id()).startswith(b"tutti id")
+    print(f"PyTorch {torch.__version__}, made for NCCL {theirs}, on {'Tutti' if ours else 'NCCL'}")
     for size in (1, 2):
         mp.spawn(check, args=(size, 29620 + size), nprocs=size, join=True)
         print(f"{size} ranks on one GPU: passed")

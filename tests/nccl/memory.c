@@ -116,6 +116,10 @@ static void sizes(void) {
     SUCCEEDS(ncclMemFree(memory));
   }
   SUCCEEDS(ncclMemFree(NULL));
+  /* Nothing is no mistake: programs that gather less than they have ranks need so much. */
+  void* nothing = &nothing;
+  SUCCEEDS(ncclMemAlloc(&nothing, 0));
+  CHECK(nothing == NULL);
 }
 
 static void memory_mistakes(void) {

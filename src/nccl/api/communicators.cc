@@ -95,21 +95,21 @@ const char* pncclGetErrorString(ncclResult_t result) {
     case ncclSuccess:
       return "no error";
     case ncclUnhandledCudaError:
-      return "the CUDA driver refused (see ncclGetLastError)";
+      return "the CUDA driver refused (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclSystemError:
-      return "the operating system refused (see ncclGetLastError)";
+      return "the operating system refused (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclInternalError:
-      return "a bug in the library (see ncclGetLastError)";
+      return "a bug in the library (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclInvalidArgument:
-      return "an argument that cannot be (see ncclGetLastError)";
+      return "an argument that cannot be (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclInvalidUsage:
-      return "a call that cannot be made here, or now (see ncclGetLastError)";
+      return "a call that cannot be made here, or now (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclRemoteError:
-      return "another rank failed, or is not there (see ncclGetLastError)";
+      return "another rank failed, or is not there (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     case ncclInProgress:
       return "still in progress";
     case ncclTimeout:
-      return "a deadline has passed (see ncclGetLastError)";
+      return "a deadline has passed (more: NCCL_DEBUG=WARN, ncclGetLastError)";
     default:
       return "no result that this library knows";
   }
