@@ -74,7 +74,7 @@ bool FrameSender::send(std::uint32_t tag, std::span<const std::byte> head,
 
 bool FrameSender::send_gathered(std::uint32_t tag, std::span<const std::byte> head,
                                 std::span<const std::byte> body) {
-  static constexpr std::array<std::byte, 8> kPadding{};
+  static constexpr std::array<std::byte, kUnitBytes> kPadding{};
   const std::size_t bytes = head.size() + body.size();
   const std::size_t before = kHeaderBytes + head.size();
   write_header(ring_.back(), {static_cast<std::uint32_t>(bytes), tag});

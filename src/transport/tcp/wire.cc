@@ -93,7 +93,8 @@ Result<Card> parse_card(std::string_view bytes) {
 }
 
 std::string encode_last_words(std::uint32_t tag, std::string_view key) {
-  const std::string words = ByteWriter().number(kGoodbyeBytes).number(tag).bytes();
+  const std::string words =
+      ByteWriter().number(kGoodbyeBytes).number(tag).number(std::uint64_t{0}).bytes();
   return words + Authenticator(key).prove(kWordsPurpose, words);
 }
 

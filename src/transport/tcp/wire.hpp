@@ -9,7 +9,7 @@
 //             good once, from one place: what was heard on the wire is worth nothing to others.
 //   last words  what the listener says back, if anything, at the end: a goodbye with a proof that
 //             only the greeted can make, and for this connection only
-//   frame     u32 bytes, u32 tag, payload padded to 8 bytes
+//   frame     u32 bytes, u32 tag, u64 filling, payload padded to 16 bytes
 //   goodbye   a frame header whose length no frame can have; its tag says whether the speaker has
 //             a connection of its own to the listener, or which rank it lost
 //   moved     another such header: what follows comes back on the connection that the listener
@@ -35,6 +35,7 @@ namespace tutti::transport::tcp {
 struct FrameHeader {
   std::uint32_t bytes = 0;
   std::uint32_t tag = 0;
+  std::uint64_t filling = 0;  // up to the unit of a stream, see below; nobody reads it
 };
 inline constexpr std::size_t kHeaderBytes = sizeof(FrameHeader);
 inline constexpr std::uint32_t kGoodbyeBytes = 0xffffffff;
@@ -59,8 +60,15 @@ inline void write_header(std::byte* at, FrameHeader header) {
   std::memcpy(at, &header, kHeaderBytes);
 }
 
-// Payloads start at multiples of 8, so that elements of every type can be read where they lie.
-inline constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
+// Payloads start at multiples of 16, so that elements of every type can be read where they lie; and
+// because the system copies them into pages of its own by `rep movsb`, which some processors do 16
+// times as slowly where it ends up less than 16 bytes behind the place within a page that it
+// came from: 3.5 instead of 58 GB/s on an EPYC of 2023. Memory of programs lies at multiples of 16.
+inline constexpr std::size_t kUnitBytes = 16;
+static_assert(kHeaderBytes == kUnitBytes);
+inline constexpr std::size_t padded(std::size_t bytes) {
+  return (bytes + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
+}
 inline constexpr std::size_t frame_span(std::size_t bytes) { return kHeaderBytes + padded(bytes); }
 
 // What the greeted says at the end: a header and a proof.

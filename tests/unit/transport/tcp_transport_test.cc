@@ -117,8 +117,8 @@ struct WayBack {
 // A frame of three bytes.
 std::string short_frame(std::uint32_t tag) {
   const tcp::FrameHeader header{3, tag};
-  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) +
-         std::string("abc\0\0\0\0\0", 8);
+  return std::string(reinterpret_cast<const char*>(&header), sizeof(header)) + std::string("abc") +
+         std::string(tcp::padded(3) - 3, '\0');
 }
 
 // Polls until the transport fails, and says how; ok when it does not for two seconds.
@@ -134,7 +134,7 @@ Status failure_of(Transport& transport) {
 TEST(TcpTransport, FramesFromThePuppetArrive) {
   Puppet puppet;
   puppet.greet();
-  puppet.say_frame(3, 42, std::string_view("abc\0\0\0\0\0", 8));
+  puppet.say(short_frame(42));
   Frame frame;
   ASSERT_TRUE(puppet.receives(frame));
   EXPECT_EQ(frame.tag, 42U);

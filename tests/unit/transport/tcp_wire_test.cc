@@ -88,6 +88,16 @@ TEST(TcpGreeting, NoChangedByteGoesUnnoticed) {
   }
 }
 
+// Whatever came before: the system copies memory from multiples of 16 quickly to such.
+TEST(TcpFrames, StandAtMultiplesOfSixteenInTheStream) {
+  std::size_t at = 0;
+  for (std::size_t bytes = 0; bytes < 100; ++bytes) {
+    EXPECT_EQ((at + kHeaderBytes) % 16, 0U) << "the payload before which " << bytes << " went";
+    at += frame_span(bytes);
+  }
+  EXPECT_EQ(encode_last_words(kMoved, "key").size(), kLastWordsBytes);
+}
+
 TEST(TcpLastWords, OnlyTheGreetedCanSayThem) {
   const std::string words = encode_last_words(kGoodbyeFailed | 3, "key");
   ASSERT_EQ(words.size(), kLastWordsBytes);
