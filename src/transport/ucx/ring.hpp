@@ -31,10 +31,12 @@ inline constexpr std::size_t span_of(std::size_t bytes) {
   return bytes == 0 ? kGrainBytes : (bytes + kGrainBytes - 1) / kGrainBytes * kGrainBytes;
 }
 
-// The room of a ring for such options.
+// The room of a ring for such options. No frame is cut in two, so that what is left at the ring's
+// end may be as long as one; two of the longest fit wherever the first of them begins, without
+// which ranks in a circle would wait for each other (docs/adr/0003-queues-hold-two-messages.md).
 inline constexpr std::size_t ring_bytes(std::size_t queue_bytes, std::size_t frame_bytes_max) {
   const std::size_t frame = span_of(frame_bytes_max);
-  return span_of(queue_bytes) < frame ? frame : span_of(queue_bytes);
+  return frame + (span_of(queue_bytes) < 2 * frame ? 2 * frame : span_of(queue_bytes));
 }
 
 // Where the frame after `end` lies: there, or at the ring's next beginning if it would cross it.

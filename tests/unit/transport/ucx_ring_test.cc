@@ -68,6 +68,28 @@ TEST(UcxRing, ClaimsThatMakeNoSenseAreRefused) {
   EXPECT_EQ(objection(inbox, {.number = 2, .position = 512, .tag = 0, .bytes = 10}), "");
 }
 
+// Without any of them released, wherever the first begins.
+TEST(UcxRing, TwoOfTheLongestFramesFitInEveryPosition) {
+  constexpr std::size_t kLongest = 1000;
+  for (std::size_t before = 0; before < 4 * kLongest; before += kGrainBytes) {
+    Outbox outbox(ring_bytes(2 * kLongest, kLongest));
+    std::uint64_t sent = 0;
+    for (std::size_t left = before; left > 0; left -= kGrainBytes) {
+      ASSERT_NE(outbox.room(kGrainBytes), nullptr);
+      outbox.commit(kGrainBytes);
+      outbox.free_until(++sent);
+    }
+    // One that is there still, so that the ring does not begin anew.
+    ASSERT_NE(outbox.room(1), nullptr);
+    outbox.commit(1);
+    for (int frame = 0; frame < 2; ++frame) {
+      ASSERT_NE(outbox.room(kLongest), nullptr) << "frame " << frame << " behind " << before;
+      outbox.commit(kLongest);
+      if (frame == 0) outbox.free_until(sent + 1);
+    }
+  }
+}
+
 TEST(UcxRing, WhatComesEarlyMustFitToWhatComesLater) {
   for (const std::uint64_t position : {256u, 320u}) {
     Inbox inbox(kCapacity, kFrameMax);
