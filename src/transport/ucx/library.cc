@@ -64,6 +64,7 @@ void load_worker(Loader& load, Functions& f) {
 void load_messages(Loader& load, Functions& f) {
   load(f.ep_create, "ucp_ep_create");
   load(f.ep_close_nbx, "ucp_ep_close_nbx");
+  load(f.ep_flush_nbx, "ucp_ep_flush_nbx");
   load(f.tag_send_nbx, "ucp_tag_send_nbx");
   load(f.tag_recv_nbx, "ucp_tag_recv_nbx");
   load(f.am_send_nbx, "ucp_am_send_nbx");

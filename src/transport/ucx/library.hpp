@@ -29,6 +29,7 @@ struct Functions {
   decltype(&::ucp_worker_progress) worker_progress = nullptr;
   decltype(&::ucp_ep_create) ep_create = nullptr;
   decltype(&::ucp_ep_close_nbx) ep_close_nbx = nullptr;
+  decltype(&::ucp_ep_flush_nbx) ep_flush_nbx = nullptr;
   decltype(&::ucp_tag_send_nbx) tag_send_nbx = nullptr;
   decltype(&::ucp_tag_recv_nbx) tag_recv_nbx = nullptr;
   decltype(&::ucp_am_send_nbx) am_send_nbx = nullptr;

@@ -154,11 +154,16 @@ bool Link::say_last_words(const Status& failure) {
   return true;
 }
 
-// Of one that is gone nothing is awaited; the worker's end ends the rest.
+// Of one that is gone nothing is awaited; the worker's end ends the rest. What a peer still
+// announces names our end of the connection: where deaths are not reported it does so by its
+// address in our memory, which must hold it for as long as messages are taken. So that is only
+// emptied, not closed.
 bool Link::close() {
-  if (handle_ != nullptr && !lost() && !left_) {
+  if (handle_ != nullptr && !began_to_close_ && !lost() && !left_) {
+    began_to_close_ = true;
     ucp_request_param_t parameters = {};
-    closing_ = f_.ep_close_nbx(std::exchange(handle_, nullptr), &parameters);
+    closing_ = mesh_.is_near(peer_) ? f_.ep_flush_nbx(handle_, &parameters)
+                                    : f_.ep_close_nbx(std::exchange(handle_, nullptr), &parameters);
     if (UCS_PTR_IS_ERR(closing_)) closing_ = nullptr;
   }
   if (closing_ == nullptr) return true;

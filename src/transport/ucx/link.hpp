@@ -110,6 +110,7 @@ class Link {
   std::optional<std::chrono::steady_clock::time_point> ended_;
   Sending last_words_;
   bool said_last_words_ = false;
+  bool began_to_close_ = false;
   void* closing_ = nullptr;
 };
 
