@@ -26,8 +26,8 @@ namespace {
 // A connection takes up to two descriptors for each peer and channel.
 constexpr rlim_t kDescriptorsWanted = 1024;
 
-constexpr std::chrono::seconds kPatience{
-    10};  // with a library that is opened, from a slow disk too
+// With a library that is opened, from a slow disk too.
+constexpr std::chrono::seconds kPatience{10};
 
 Check cores() {
   std::size_t cpus = 0;
