@@ -333,6 +333,15 @@ TEST(Turns, SocketsWithinAMachineAreReadWhileTheyAreWritten) {
   EXPECT_TRUE(within.is_processor(cost.busiest));
 }
 
+// Whoever reads waits for the end of what comes, be it slower than the reader.
+TEST(Turns, WhatStreamsIsNotThereBeforeItsEnd) {
+  const SocketCrowd slow(2, 1);
+  Machine machine(slow.topology, slow.placement, {}, {0, 1}, true);
+  const double bytes = 1e7;
+  const SliceCost cost = price_of(machine, Collective::broadcast, "direct", bytes);
+  EXPECT_GE(cost.time_ns, bytes + (*machine.route(0, 1))->latency_ns);
+}
+
 TEST(Turns, SocketsOfTwoMachinesOrOfSharedCoresAreNot) {
   const SocketPair pair(false);
   Machine between = pair.machine();
