@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +16,7 @@
 #include "nccl/process.hpp"
 #include "runtime/access.hpp"
 #include "runtime/world.hpp"
+#include "runtime/world_offer.hpp"
 #include "transport/bootstrap/group.hpp"
 
 namespace tutti::nccl {
@@ -57,7 +58,7 @@ bool may_use_memory(const base::Config& config) {
          config.transport == base::TransportChoice::memory;
 }
 
-// Ranks of one process share their world by its address; rank 0 owns it until all have it.
+// Ranks of one process share their world, which rank 0 makes and holds out until all have it.
 Status share_process(BootstrapGroup& group, const base::Config& config, runtime::Members& members) {
   const auto identities = group.exchange(process_identity());
   TUTTI_TRY(identities);
@@ -65,17 +66,18 @@ Status share_process(BootstrapGroup& group, const base::Config& config, runtime:
       std::all_of(identities->begin(), identities->end(),
                   [&](const std::string& each) { return each == identities->front(); });
   if (!together || !may_use_memory(config)) return Status();
-  if (members.rank == 0)
+  std::optional<runtime::WorldOffer> offer;
+  if (members.rank == 0) {
     members.threads =
         transport::MemoryWorld::make(runtime::transport_options(config, members, false));
-  const auto* address = &members.threads;
-  std::string text(sizeof address, '\0');
-  std::memcpy(text.data(), &address, sizeof address);
-  const auto addresses = group.exchange(text);
-  TUTTI_TRY(addresses);
-  std::memcpy(&address, addresses->front().data(), sizeof address);
-  if (members.rank != 0) members.threads = *address;
-  return group.exchange({}).status();
+    offer.emplace(members.threads);
+  }
+  const auto tickets = group.exchange(offer ? offer->ticket() : std::string());
+  TUTTI_TRY(tickets);
+  if (!offer) members.threads = runtime::WorldOffer::take(tickets->front());
+  TUTTI_TRY(group.exchange({}));
+  if (members.threads) return Status();
+  return Status(StatusCode::peer_lost, "rank 0 gave up making the communicator", 0);
 }
 
 }  // namespace

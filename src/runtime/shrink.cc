@@ -4,7 +4,7 @@
 // without the dead.
 #include "runtime/shrink.hpp"
 
-#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 #include "runtime/consensus.hpp"
 #include "runtime/split.hpp"
 #include "runtime/world.hpp"
+#include "runtime/world_offer.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -71,26 +72,21 @@ class Attempt {
     return child;
   }
 
-  // Threads share their new world by its address; the first owns it until all have it.
+  // Ranks that are threads share their new world, which the first makes and holds out until all
+  // have it.
   Made share_threads(Members& child) {
     Made fine = std::shared_ptr<CommunicatorState>();
     if (!child.threads) return fine;
-    const bool leads = child.rank == 0;
-    if (leads)
+    std::optional<WorldOffer> offer;
+    if (child.rank == 0) {
       child.threads = transport::MemoryWorld::make(
           transport_options(parent_.parts().config, child, parent_.parts().ranks_share_cores));
-    const auto* address = &child.threads;
-    std::string text(sizeof address, '\0');
-    std::memcpy(text.data(), &address, sizeof address);
-    auto blobs = agree(kWell, leads ? text : std::string());
-    if (!blobs.ok()) return blobs.status();
-    if (!leads) {
-      std::memcpy(&address, blobs->front().data(), sizeof address);
-      child.threads = *address;
+      offer.emplace(child.threads);
     }
-    // The first may go on, and its copy with it, only when all have theirs.
-    const Status taken = agree(kWell, {}).status();
-    if (!taken.ok()) return taken;
+    const auto tickets = agree(kWell, offer ? offer->ticket() : std::string());
+    TUTTI_TRY(tickets);
+    if (!offer) child.threads = WorldOffer::take(tickets->front());
+    TUTTI_TRY(agree(child.threads ? kWell : 0, {}));
     return fine;
   }
 

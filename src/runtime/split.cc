@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -13,6 +14,7 @@
 
 #include "base/try.hpp"
 #include "runtime/world.hpp"
+#include "runtime/world_offer.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -76,23 +78,29 @@ Result<std::vector<Member>> find_members(CommunicatorState& parent, int color, i
   return members;
 }
 
-// Threads share their new world by its address; the first member owns it until all have it.
+Status gave_up_splitting(Rank rank) {
+  return Status(StatusCode::peer_lost, fmt::format("rank {} gave up splitting", rank), rank);
+}
+
+// Ranks that are threads share their new world, which the first member makes and holds out in
+// `offer` until all have it.
 Status share_threads(CommunicatorState& parent, const std::vector<Member>& group, Members& child,
-                     const base::Config& config) {
+                     std::optional<WorldOffer>& offer) {
+  if (!child.threads) return Status();
   const bool leads = child.rank == 0 && child.size > 0;
-  if (leads)
+  if (leads) {
     child.threads = transport::MemoryWorld::make(
-        transport_options(config, child, parent.parts().ranks_share_cores));
-  const auto* address = leads ? &child.threads : nullptr;
-  std::string text(sizeof address, '\0');
-  std::memcpy(text.data(), &address, sizeof address);
-  auto blobs = gather(parent, text);
-  if (!blobs.ok()) return blobs.status();
-  if (!leads && child.size > 0) {
-    std::memcpy(&address, (*blobs)[static_cast<std::size_t>(group[0].rank)].data(), sizeof address);
-    child.threads = *address;
+        transport_options(parent.parts().config, child, parent.parts().ranks_share_cores));
+    offer.emplace(child.threads);
   }
-  return Status();
+  const auto blobs = gather(parent, leads ? offer->ticket() : std::string());
+  TUTTI_TRY(blobs);
+  if (leads || child.size == 0) return Status();
+  child.threads = WorldOffer::take((*blobs)[static_cast<std::size_t>(group[0].rank)]);
+  if (child.threads) return Status();
+  // It has failed, which the parent knows, or is about to.
+  TUTTI_TRY(gather(parent, {}));
+  return gave_up_splitting(group[0].rank);
 }
 
 std::uint64_t child_context(std::uint64_t parent, std::uint32_t split, int color) {
@@ -138,9 +146,7 @@ std::invoke_result_t<Make> in_rounds(CommunicatorState& parent, const std::vecto
     Blobs ours;
     for (const Member& member : group) {
       const std::string& blob = (*blobs)[static_cast<std::size_t>(member.rank)];
-      if (blob.empty() || blob[0] != kBlob)
-        return gave_up = Status(StatusCode::peer_lost,
-                                fmt::format("rank {} gave up splitting", member.rank), member.rank);
+      if (blob.empty() || blob[0] != kBlob) return gave_up = gave_up_splitting(member.rank);
       ours.push_back(blob.substr(1));
     }
     return ours;
@@ -181,7 +187,8 @@ Result<std::shared_ptr<CommunicatorState>> split(CommunicatorState& parent, int 
   Members child = child_of(parent, *group, color, color < 0 ? 0 : group->size());
   const std::vector<Rank> ranks = ranks_of(*group);
   child.bad_news = bad_news_of(parent, ranks);
-  if (child.threads) TUTTI_TRY(share_threads(parent, *group, child, parent.parts().config));
+  std::optional<WorldOffer> offer;
+  TUTTI_TRY(share_threads(parent, *group, child, offer));
   using Made = Result<std::shared_ptr<CommunicatorState>>;
   return in_rounds(parent, *group, child, [&]() -> Made {
     if (child.size == 0) return std::shared_ptr<CommunicatorState>();
@@ -194,7 +201,8 @@ Result<std::unique_ptr<Transport>> connect_beside(CommunicatorState& parent) {
   for (Rank rank = 0; rank < parent.size(); ++rank) group.push_back({rank, rank});
   Members beside = child_of(parent, group, 0, group.size());
   beside.bad_news = bad_news_of(parent, ranks_of(group));
-  if (beside.threads) TUTTI_TRY(share_threads(parent, group, beside, parent.parts().config));
+  std::optional<WorldOffer> offer;
+  TUTTI_TRY(share_threads(parent, group, beside, offer));
   return in_rounds(parent, group, beside, [&] { return connect_as(beside, parent.parts()); });
 }
 

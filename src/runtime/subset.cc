@@ -1,10 +1,10 @@
 // The members exchange what a communicator needs by messages to each other, so that those who are
-// left out need not take part. Ranks that are threads share their memory by its address, as in a
-// split.
+// left out need not take part.
 #include "runtime/subset.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -13,6 +13,7 @@
 #include "runtime/host.hpp"
 #include "runtime/split.hpp"
 #include "runtime/world.hpp"
+#include "runtime/world_offer.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -115,16 +116,22 @@ Result<T> agree_on(Circle& circle, const T& mine) {
   return value;
 }
 
-// Threads share their new world by its address; the first member owns it until all have it.
-Status share_threads(CommunicatorState& parent, Circle& circle, Members& child) {
-  const bool leads = child.rank == 0;
-  if (leads)
+// Ranks that are threads share their new world, which the first member makes and holds out until
+// all have it.
+Status share_threads(CommunicatorState& parent, Circle& circle, Members& child, Rank first) {
+  std::optional<WorldOffer> offer;
+  if (child.rank == 0) {
     child.threads = transport::MemoryWorld::make(
         transport_options(parent.parts().config, child, parent.parts().ranks_share_cores));
-  const auto address = agree_on(circle, &child.threads);
-  TUTTI_TRY(address);
-  if (!leads) child.threads = **address;
-  return circle.gather({}).status();
+    offer.emplace(child.threads);
+  }
+  const auto tickets = circle.gather(offer ? offer->ticket() : std::string());
+  TUTTI_TRY(tickets);
+  if (!offer) child.threads = WorldOffer::take(tickets->front());
+  TUTTI_TRY(circle.gather({}));
+  if (child.threads) return Status();
+  return Status(StatusCode::peer_lost, fmt::format("rank {} gave up making a communicator", first),
+                first);
 }
 
 }  // namespace
@@ -143,7 +150,7 @@ Result<std::shared_ptr<CommunicatorState>> make_subset(CommunicatorState& parent
   std::vector<bool> others(at(parent.size()), true);
   for (const Rank rank : ranks) others[at(rank)] = false;
   child.bad_news = [&] { return of_child(parent.look_for_deaths(others), ranks); };
-  if (child.threads) TUTTI_TRY(share_threads(parent, circle, child));
+  if (child.threads) TUTTI_TRY(share_threads(parent, circle, child, ranks.front()));
   child.exchange = [&](const std::string& mine) { return circle.gather(mine); };
   return make_communicator(child, parent.parts().config, parent.parts().options);
 }
