@@ -34,41 +34,46 @@ inline constexpr std::size_t kVectorBytes = hn::MaxLanes(Bytes());
 // Instruction sets that load and store any number of bytes by one masked instruction.
 inline constexpr bool kByteMasks = HWY_TARGET == HWY_AVX3;
 
-HWY_INLINE ByteVector load(const std::byte* from) {
-  return hn::LoadU(Bytes(), reinterpret_cast<const std::uint8_t*>(from));
+// Vectors of all these are full ones of bytes, or shorter ones, of which `D` is the tag.
+template <class D = Bytes>
+HWY_INLINE hn::Vec<D> load(const std::byte* from) {
+  return hn::LoadU(D(), reinterpret_cast<const std::uint8_t*>(from));
 }
 
-HWY_INLINE void store(ByteVector value, std::byte* to) {
-  hn::StoreU(value, Bytes(), reinterpret_cast<std::uint8_t*>(to));
+template <class V>
+HWY_INLINE void store(V value, std::byte* to) {
+  hn::StoreU(value, hn::DFromV<V>(), reinterpret_cast<std::uint8_t*>(to));
 }
 
-// Requires: `to` is a multiple of kVectorBytes.
-HWY_INLINE void store_streaming(ByteVector value, std::byte* to) {
-  hn::Stream(value, Bytes(), reinterpret_cast<std::uint8_t*>(to));
+// Requires: `to` is a multiple of the vector's size.
+template <class V>
+HWY_INLINE void store_streaming(V value, std::byte* to) {
+  hn::Stream(value, hn::DFromV<V>(), reinterpret_cast<std::uint8_t*>(to));
 }
 
-// The first `bytes` <= kVectorBytes bytes at `from`, then zeros; reads no others.
-HWY_INLINE ByteVector load_first(const std::byte* from, std::size_t bytes) {
+// The first `bytes` bytes at `from`, at most a vector, then zeros; reads no others.
+template <class D = Bytes>
+HWY_INLINE hn::Vec<D> load_first(const std::byte* from, std::size_t bytes) {
   if constexpr (kByteMasks) {
-    return hn::MaskedLoad(hn::FirstN(Bytes(), bytes), Bytes(),
-                          reinterpret_cast<const std::uint8_t*>(from));
+    return hn::MaskedLoad(hn::FirstN(D(), bytes), D(), reinterpret_cast<const std::uint8_t*>(from));
   } else {
-    if (bytes == kVectorBytes) return load(from);
-    HWY_ALIGN std::uint8_t padded[kVectorBytes] = {};
+    if (bytes == hn::MaxLanes(D())) return load<D>(from);
+    HWY_ALIGN std::uint8_t padded[hn::MaxLanes(D())] = {};
     std::memcpy(padded, from, bytes);
-    return hn::Load(Bytes(), padded);
+    return hn::Load(D(), padded);
   }
 }
 
-// Stores the first `bytes` <= kVectorBytes bytes of `value`, and touches no others.
-HWY_INLINE void store_first(ByteVector value, std::byte* to, std::size_t bytes) {
+// Stores the first `bytes` bytes of `value`, at most all, and touches no others.
+template <class V>
+HWY_INLINE void store_first(V value, std::byte* to, std::size_t bytes) {
+  const hn::DFromV<V> tag;
   if constexpr (kByteMasks) {
-    hn::BlendedStore(value, hn::FirstN(Bytes(), bytes), Bytes(),
-                     reinterpret_cast<std::uint8_t*>(to));
+    hn::BlendedStore(value, hn::FirstN(tag, bytes), tag, reinterpret_cast<std::uint8_t*>(to));
   } else {
-    if (bytes == kVectorBytes) return store(value, to);
-    HWY_ALIGN std::uint8_t padded[kVectorBytes];
-    hn::Store(value, Bytes(), padded);
+    if (bytes == hn::MaxLanes(tag)) return store(value, to);
+    HWY_ALIGN std::uint8_t padded[hn::MaxLanes(tag)];
+    hn::Store(value, tag, padded);
     std::memcpy(to, padded, bytes);
   }
 }
@@ -80,9 +85,10 @@ inline constexpr bool kBlocks = HWY_TARGET != HWY_EMU128;
 // What loops work on at a time.
 inline constexpr std::size_t kBlockBytes = 4 * kVectorBytes;
 
-template <bool kStreaming>
-HWY_INLINE void store_block(const ByteVector (&values)[4], std::byte* to) {
-  const auto put = [](ByteVector value, std::byte* at) HWY_ATTR {
+template <bool kStreaming, class V>
+HWY_INLINE void store_block(const V (&values)[4], std::byte* to) {
+  constexpr std::size_t kBytes = hn::MaxLanes(hn::DFromV<V>());
+  const auto put = [](V value, std::byte* at) HWY_ATTR {
     if constexpr (kStreaming) {
       store_streaming(value, at);
     } else {
@@ -90,9 +96,9 @@ HWY_INLINE void store_block(const ByteVector (&values)[4], std::byte* to) {
     }
   };
   put(values[0], to);
-  put(values[1], to + kVectorBytes);
-  put(values[2], to + 2 * kVectorBytes);
-  put(values[3], to + 3 * kVectorBytes);
+  put(values[1], to + kBytes);
+  put(values[2], to + 2 * kBytes);
+  put(values[3], to + 3 * kBytes);
 }
 
 // How far ahead of their stores lines are claimed. Where another core has read them, or the caches
@@ -153,15 +159,17 @@ inline constexpr std::size_t kTurnBytes = 64 * 1024;
 
 // Where streamed blocks begin, from `offset` on; then what is left in whole vectors: between cores
 // that are far apart, stores of a rest through the caches would take as long as all the others.
-template <class Block, class Vector>
+// Vectors of so many bytes, of which a block has four.
+template <std::size_t kBytes = kVectorBytes, class Block, class Vector>
 HWY_INLINE std::size_t stream(std::size_t offset, std::size_t bytes, const Block& block,
                               const Vector& vector) {
+  constexpr std::size_t kStep = 4 * kBytes;
   for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
-    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kBlockBytes)
+    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kStep)
       for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
         block(page + in_page);
-  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) block(offset);
-  for (; offset + kVectorBytes <= bytes; offset += kVectorBytes) vector(offset);
+  for (; offset + kStep <= bytes; offset += kStep) block(offset);
+  for (; offset + kBytes <= bytes; offset += kBytes) vector(offset);
   hwy::FlushStream();
   return offset;
 }

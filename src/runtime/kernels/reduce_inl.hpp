@@ -29,7 +29,7 @@ class Reducer {
       : call_(call), bends_(call.tree && call.sources.size() > 3) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
-    if (bytes <= kVectorBytes) return few(0, bytes);
+    if (bytes <= kBytes) return few(0, bytes);
     const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
     if (stores == StoreHint::streaming && !in_phase(call_.destinations))
       return run_in_turns(bytes, element_bytes);
@@ -38,13 +38,18 @@ class Reducer {
 
  private:
   using Wide = typename Format::Wide;
+  using Memory = typename Format::Memory;
+  using Vector = hn::Vec<Memory>;
+  static constexpr std::size_t kBytes = hn::MaxLanes(Memory());  // of a vector in memory
+  static constexpr std::size_t kBlockBytes = 4 * kBytes;
+  static constexpr std::size_t kStepBytes = 4 * kVectorBytes;  // of the loop: some blocks
   using Sources = std::span<const std::byte* const>;
   using Destinations = std::span<std::byte* const>;
   static constexpr std::size_t kTreeDepth = 32;  // of more sources than ranks can be
 
   // Loops of their own for two, four and eight sources; not of 8-bit floats, whose long arithmetic
   // would make them most of a megabyte.
-  static constexpr bool kLoopsForFew = sizeof(Wide) <= 2 * sizeof(ByteVector);
+  static constexpr bool kLoopsForFew = sizeof(Wide) <= 2 * kBytes;
 
   // A destination that was just read is in the caches; streaming would only throw it out.
   bool in_place() const {
@@ -58,10 +63,14 @@ class Reducer {
     const Start start = plan_start(call_.destinations, end - offset, element_bytes, stores);
     const std::size_t ahead = claim_ahead_bytes(end - offset, call_.destinations.size());
     if (!start.streaming) claim(call_.destinations, offset, std::min(end, offset + ahead));
-    if (start.head > 0) few(offset, start.head);
+    vectors(offset, offset + start.head);
     offset += start.head;
     if constexpr (kBlocks) offset = run_blocks(offset, end, start.streaming);
-    for (; offset < end; offset += kVectorBytes) few(offset, std::min(kVectorBytes, end - offset));
+    vectors(offset, end);
+  }
+
+  void vectors(std::size_t offset, std::size_t end) {
+    for (; offset < end; offset += kBytes) few(offset, std::min(kBytes, end - offset));
   }
 
   // One destination at a time. A turn moves it by whole vectors, which keeps its phase.
@@ -101,12 +110,15 @@ class Reducer {
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
     const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
-    for (; offset + kBlockBytes <= bytes; offset += kBlockBytes) {
+    for (; offset + kStepBytes <= bytes; offset += kStepBytes) {
       // Never beyond `bytes`: what lies there may be in use by another core.
-      if (offset + kBlockBytes + ahead <= bytes)
-        claim(destinations, offset + ahead, offset + ahead + kBlockBytes);
-      store_four<false>(fold(offset), divisor, destinations, offset);
+      if (offset + kStepBytes + ahead <= bytes)
+        claim(destinations, offset + ahead, offset + ahead + kStepBytes);
+      for (std::size_t at = offset; at < offset + kStepBytes; at += kBlockBytes)
+        store_four<false>(fold(at), divisor, destinations, at);
     }
+    for (; kBlockBytes < kStepBytes && offset + kBlockBytes <= bytes; offset += kBlockBytes)
+      store_four<false>(fold(offset), divisor, destinations, offset);
     return offset;
   }
 
@@ -114,11 +126,11 @@ class Reducer {
   HWY_INLINE std::size_t stream_pages(const Fold& fold, std::size_t offset, std::size_t bytes) {
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
-    return stream(
+    return stream<kBytes>(
         offset, bytes,
         [&](std::size_t at) HWY_ATTR { store_four<true>(fold(at), divisor, destinations, at); },
         [&](std::size_t at) HWY_ATTR {
-          const ByteVector result = divided(fold_first(at, kVectorBytes), divisor);
+          const Vector result = divided(fold_first(at, kBytes), divisor);
           for (std::byte* destination : destinations) store_streaming(result, destination + at);
         });
   }
@@ -133,10 +145,10 @@ class Reducer {
   };
 
   static HWY_INLINE Four load_four(const std::byte* from) {
-    return {Format::widen(load(from)), Format::widen(load(from + kVectorBytes)),
-            Format::widen(load(from + 2 * kVectorBytes)),
-            Format::widen(load(from + 3 * kVectorBytes))};
+    return {read(from), read(from + kBytes), read(from + 2 * kBytes), read(from + 3 * kBytes)};
   }
+
+  static HWY_INLINE Wide read(const std::byte* from) { return Format::widen(load<Memory>(from)); }
 
   static HWY_INLINE Four combine_four(const Four& x, const Four& y) {
     return {combine(x.a, y.a), combine(x.b, y.b), combine(x.c, y.c), combine(x.d, y.d)};
@@ -145,8 +157,8 @@ class Reducer {
   template <bool kStreaming>
   static HWY_INLINE void store_four(const Four& sum, int divisor, Destinations destinations,
                                     std::size_t offset) {
-    const ByteVector results[4] = {divided(sum.a, divisor), divided(sum.b, divisor),
-                                   divided(sum.c, divisor), divided(sum.d, divisor)};
+    const Vector results[4] = {divided(sum.a, divisor), divided(sum.b, divisor),
+                               divided(sum.c, divisor), divided(sum.d, divisor)};
     for (std::byte* destination : destinations)
       store_block<kStreaming>(results, destination + offset);
   }
@@ -158,9 +170,8 @@ class Reducer {
     explicit FewSources(Sources sources) { std::copy_n(sources.begin(), kCount, from_.begin()); }
 
     HWY_INLINE Four operator()(std::size_t offset) const {
-      return {fold<0, kCount>(offset), fold<0, kCount>(offset + kVectorBytes),
-              fold<0, kCount>(offset + 2 * kVectorBytes),
-              fold<0, kCount>(offset + 3 * kVectorBytes)};
+      return {fold<0, kCount>(offset), fold<0, kCount>(offset + kBytes),
+              fold<0, kCount>(offset + 2 * kBytes), fold<0, kCount>(offset + 3 * kBytes)};
     }
 
    private:
@@ -168,7 +179,7 @@ class Reducer {
     template <std::size_t kFirst, std::size_t kSources>
     HWY_INLINE Wide fold(std::size_t offset) const {
       if constexpr (kSources == 1) {
-        return Format::widen(load(from_[kFirst] + offset));
+        return read(from_[kFirst] + offset);
       } else {
         constexpr std::size_t kLeft = kTree ? kSources / 2 : kSources - 1;
         return combine(fold<kFirst, kLeft>(offset), fold<kFirst + kLeft, kSources - kLeft>(offset));
@@ -207,14 +218,14 @@ class Reducer {
 
   // At most one vector.
   void few(std::size_t offset, std::size_t bytes) {
-    const ByteVector result = divided(fold_first(offset, bytes), call_.divisor);
+    const Vector result = divided(fold_first(offset, bytes), call_.divisor);
     for (std::byte* destination : call_.destinations)
       store_first(result, destination + offset, bytes);
   }
 
   Wide fold_first(std::size_t offset, std::size_t bytes) const {
     const auto read = [=, this](std::size_t i) HWY_ATTR {
-      return Format::widen(load_first(call_.sources[i] + offset, bytes));
+      return Format::widen(load_first<Memory>(call_.sources[i] + offset, bytes));
     };
     const std::size_t sources = call_.sources.size();
     if (bends_)
@@ -246,7 +257,7 @@ class Reducer {
     return Format::template combine<Op>(sum, next);
   }
 
-  static HWY_INLINE ByteVector divided(Wide value, int divisor) {
+  static HWY_INLINE Vector divided(Wide value, int divisor) {
     if (divisor == 1) return Format::narrow(value);
     return Format::narrow(Format::divide(value, divisor));
   }
