@@ -136,6 +136,17 @@ TEST(Failures, MessagesThatFitNoSlotAreRefused) {
   EXPECT_EQ(f.world.error(0).why, Why::too_large);
 }
 
+// A peer may still be reading what it was told in the call before.
+TEST(Failures, AfterThemNoThreadTellsPeersAnything) {
+  Fixture f("ring", Travels::direct);
+  ASSERT_TRUE(f.run());
+  f.world.abort(0);
+  EXPECT_FALSE(f.run());
+  for (const Rank peer : {1, 3})
+    for (const std::uint32_t channel : {0U, 1U})
+      EXPECT_EQ(f.world.last_arrival(peer, 0, channel), 1U) << "of rank " << peer;
+}
+
 // A record that says where and for whom.
 TEST(Failures, TheRecordTellsWhatWasWaitedFor) {
   Fixture f("ring", Travels::staged);

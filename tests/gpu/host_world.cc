@@ -1,6 +1,7 @@
 // Sets worlds up, and runs their blocks on threads.
 #include "host_world.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -96,6 +97,13 @@ ErrorRecord HostWorld::error(Rank rank) {
   HostPolicy policy(nobody, {});
   if (policy.load_acquire(Site::error_see, &record.ready) == 0) return {};
   return record;
+}
+
+std::uint64_t HostWorld::last_arrival(Rank rank, Rank peer, std::uint32_t channel) const {
+  const Memory& memory = *ranks_[static_cast<std::size_t>(rank)];
+  const auto& mailbox = *reinterpret_cast<const Mailbox*>(
+      memory.inboxes[static_cast<std::size_t>(peer)] + shape_.mailbox_at(channel));
+  return std::max(mailbox.arrivals[0].number, mailbox.arrivals[1].number);
 }
 
 SlotHeader HostWorld::header(Rank rank, Rank peer, std::uint64_t number) const {

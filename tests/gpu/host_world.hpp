@@ -46,6 +46,8 @@ class HostWorld {
   void abort(Rank rank);
   // What a rank failed of, once it has; Why::none before.
   ErrorRecord error(Rank rank);
+  // The number of the latest arrival record that `peer` has left `rank` on a channel.
+  std::uint64_t last_arrival(Rank rank, Rank peer, std::uint32_t channel) const;
   // Of the message of this number, from 0, on channel 0 from `peer` to `rank`.
   SlotHeader header(Rank rank, Rank peer, std::uint64_t number) const;
   // As if so many messages had been sent through all queues of low latency.

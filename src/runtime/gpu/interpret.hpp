@@ -45,8 +45,7 @@ class Interpreter : public Messages<Policy> {
     policy_.sync();
     for (std::uint32_t rank = team.thread; rank < world_.shape.ranks; rank += team.size)
       policy_.store_relaxed(&this->to(rank).entered, this->entry());
-    bool failed = false;
-    if (team.thread == 0) failed = !check();
+    bool failed = !check();  // each thread: after a failure none of them may tell peers anything
     if constexpr (kReduces<Format>) {
       if (shared_.call.unscaled != nullptr) {
         if (policy_.sync_or(failed)) return false;
