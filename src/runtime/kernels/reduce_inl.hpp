@@ -42,7 +42,7 @@ class Reducer {
   using Vector = hn::Vec<Memory>;
   static constexpr std::size_t kBytes = hn::MaxLanes(Memory());  // of a vector in memory
   static constexpr std::size_t kBlockBytes = 4 * kBytes;
-  static constexpr std::size_t kStepBytes = 4 * kVectorBytes;  // of the loop: some blocks
+  static constexpr std::size_t kStepBytes = 4 * kVectorBytes;  // of the loop: one block, or several
   using Sources = std::span<const std::byte* const>;
   using Destinations = std::span<std::byte* const>;
   static constexpr std::size_t kTreeDepth = 32;  // of more sources than ranks can be
