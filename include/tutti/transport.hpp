@@ -31,10 +31,17 @@ namespace tutti {
 
 // Memory of one rank as a peer may name it. Plain data: it travels in arrival records.
 struct MemoryReference {
+  static constexpr std::uint32_t kAttached = 0xffffffff;
+
   std::uint32_t region = 0;  // 0: not addressable by the peer
   std::uint64_t offset = 0;
 
+  // Memory that the peer does not load and store, but has the system copy (Endpoint::attached).
+  static MemoryReference of_attached(const void* memory) {
+    return {kAttached, reinterpret_cast<std::uintptr_t>(memory)};
+  }
   bool addressable() const { return region != 0; }
+  bool attached() const { return region == kAttached; }
   friend bool operator==(const MemoryReference&, const MemoryReference&) = default;
 };
 
@@ -120,6 +127,37 @@ class Endpoint {
   // Ensures   null when [offset, offset + bytes) leaves the region.
   virtual std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) = 0;
 
+  // Whether this rank and the peer can have the system copy from and to any of each other's memory.
+  // False may become true, once.
+  virtual bool attached() const { return false; }
+
+  // Names [memory, memory + bytes) for that, or says that it cannot be done: the two are not
+  // attached, or the system does not copy this memory, as that of devices. Cost: a look-up; for
+  // memory that was not asked for lately a system call.
+  virtual MemoryReference attach_memory(const void* memory, std::size_t bytes) {
+    static_cast<void>(memory);
+    static_cast<void>(bytes);
+    return {};
+  }
+
+  // Copies `bytes` bytes from the peer's memory at that address, and to it. They happen after what
+  // the peer did before it was seen by signalled() or peek(), and before what is signalled next.
+  // Requires  attached().
+  // Errors    peer_lost; aborted: the peer has withdrawn its memory; system_error: there is no such
+  //           memory, or the system has changed its mind. Some of it may have been copied.
+  virtual Status read_attached(std::byte* to, std::uint64_t from, std::size_t bytes) {
+    static_cast<void>(to);
+    static_cast<void>(from);
+    static_cast<void>(bytes);
+    return Status(StatusCode::unsupported, "this transport reaches no plain memory");
+  }
+  virtual Status write_attached(std::uint64_t to, const std::byte* from, std::size_t bytes) {
+    static_cast<void>(to);
+    static_cast<void>(from);
+    static_cast<void>(bytes);
+    return Status(StatusCode::unsupported, "this transport reaches no plain memory");
+  }
+
   // Ok, or why this connection is dead (peer_lost names the rank).
   virtual Status status() const = 0;
 };
@@ -150,6 +188,7 @@ struct TransportTraits {
   bool any_memory = false;    // and all memory can be exported, not only some
   bool immediate = false;     // what connected peers do shows without poll()
   bool moves_itself = false;  // send() and take() of long frames spare a copy
+  bool attaches = false;      // Endpoint::attached() may be true
 };
 
 // All connections of one rank within one communicator.
@@ -195,6 +234,9 @@ class Transport {
     return -1;
   }
 
+  // Whether Endpoint::attached() of all ranks. Cost  a look at every rank, until it is so.
+  virtual bool all_attached() { return false; }
+
   // A call begins whose buffers will be exported; they are the program's from before it. What is to
   // be asked once for all of them is asked here. Without it, each export asks for itself. At the
   // end no peer uses them any more, or they were withdrawn.
@@ -216,8 +258,8 @@ class Transport {
   virtual void* allocate_shareable(std::size_t bytes) = 0;
   virtual void release_shareable(void* memory) = 0;
 
-  // Memory that was exported, and that peers may still be storing to although the call has failed
-  // here: from now on they do not reach it. Its contents stay.
+  // Memory that was exported, or shown as attached, and that peers may still be storing to although
+  // the call has failed here: from now on they do not reach it. Its contents stay.
   virtual void withdraw_memory(const void* memory, std::size_t bytes) {
     static_cast<void>(memory);
     static_cast<void>(bytes);

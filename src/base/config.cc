@@ -134,6 +134,11 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      "Whether plain buffers (malloc) are made such that peers can reach them, at their first call.",
      false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.share_heap); }},
+    {"TUTTI_ATTACH", "0|1", "1",
+     "Whether ranks on one host may copy between plain buffers through the system (cross-memory "
+     "attach), where it lets them and that is found to be quicker.",
+     false,
+     [](std::string_view v, Config& c) { return store(choice_of<bool>(kFlag, v), c.attach); }},
     {"TUTTI_GPU_KERNELS", "0|1", "1",
      "Whether libnccl.so.2 makes calls in device memory by kernels where all ranks are in one "
      "process; 0 stages them in the host's memory.",

@@ -54,6 +54,7 @@ struct Config {
   ProgressChoice progress = ProgressChoice::automatic;
   bool checksums = false;
   bool share_heap = false;
+  bool attach = true;
   bool gpu_kernels = true;
   bool gpu_copy_engines = false;
   CheckChoice check = CheckChoice::late;

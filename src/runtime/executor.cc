@@ -33,6 +33,7 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
       moves_itself_(transport.traits().moves_itself),
       keeps_unsent_(!transport.traits().immediate),
       peers_read_at_once_(transport.traits().direct && transport.traits().immediate),
+      transport_attaches_(transport.traits().attaches),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -46,17 +47,21 @@ Executor::~Executor() {
 auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
     -> const SharedProgram& {
   pulled_ = {};
-  leads_ = false;
-  may_pull_ = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
+  attaches_ = leads_ = false;
+  const bool two_programs = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
+  const bool attachable = may_attach(call, plan);
+  may_pull_ = two_programs || attachable;
   if (!may_pull_) return plan.program;
   pulled_.now = options_.pulls.value_or(pull_choice_.pulls(call.signature));
+  attaches_ = pulled_.now && attachable;
   // Where ranks share a core, how long a call takes says more of their turns.
-  leads_ = transport_.rank() == PullChoice::kLeader && neighbours_.empty() && !options_.pulls;
+  leads_ = transport_.rank() == PullChoice::kLeader && neighbours_.empty() && !options_.pulls &&
+           (two_programs || transport_.all_attached());
   if (leads_) {
     pulled_.next = pull_choice_.propose(call.signature);
     pull_choice_.heard(call.signature, pulled_.next);
   }
-  return pulled_.now ? plan.pulled : plan.program;
+  return pulled_.now && two_programs ? plan.pulled : plan.program;
 }
 
 bool Executor::repeats(const Call& call, const collectives::Plan& plan,
@@ -355,8 +360,10 @@ MemoryReferences Executor::export_memory(std::size_t peer) {
     if (!touched(buffer)) continue;
     const std::size_t bytes = buffer_bytes(buffer);
     if (bytes == 0) continue;
-    const MemoryReference reference =
-        stream(0, peer).endpoint->export_memory(own_memory(buffer), bytes);
+    Endpoint& endpoint = *stream(0, peer).endpoint;
+    MemoryReference reference = endpoint.export_memory(own_memory(buffer), bytes);
+    if (attaches_ && !reference.addressable())
+      reference = endpoint.attach_memory(own_memory(buffer), bytes);
     memory[static_cast<std::size_t>(buffer)] = reference;
     if (reference.addressable()) p.mine.add(buffer);
   }
@@ -448,14 +455,10 @@ bool Executor::refuse_nonsense(std::size_t peer, std::span<const std::byte> reco
 }
 
 bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
-  Peer& p = peers_[peer];
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
-    const auto b = static_cast<std::size_t>(buffer);
-    const MemoryReference& reference = memory[b];
+    const MemoryReference& reference = memory[static_cast<std::size_t>(buffer)];
     if (!reference.addressable()) continue;
-    const std::size_t bytes = buffer_bytes(buffer);
-    p.memory[b] = stream(0, peer).endpoint->import_memory(reference, bytes);
-    if (p.memory[b] == nullptr) {
+    if (!locate(peer, buffer, reference)) {
       // One that has failed may have freed it since.
       if (hear_of_failures()) return false;
       // The peer believes that we can; going on would hang.
@@ -463,11 +466,27 @@ bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
           StatusCode::system_error,
           fmt::format("rank {} cannot map the {} of rank {} (region {}, offset {}, {} bytes)",
                       transport_.rank(), to_string(buffer), rank_of(peer), reference.region,
-                      reference.offset, bytes)));
+                      reference.offset, buffer_bytes(buffer))));
       return false;
     }
-    p.theirs.add(buffer);
   }
+  return true;
+}
+
+// False: it cannot be reached.
+bool Executor::locate(std::size_t peer, Buffer buffer, const MemoryReference& reference) {
+  Peer& p = peers_[peer];
+  std::byte*& memory = p.memory[static_cast<std::size_t>(buffer)];
+  Endpoint& endpoint = *stream(0, peer).endpoint;
+  if (reference.attached()) {
+    if (!attaches_ || !endpoint.attached()) return false;
+    memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(reference.offset));
+    p.attached.add(buffer);
+  } else {
+    memory = endpoint.import_memory(reference, buffer_bytes(buffer));
+    if (memory == nullptr) return false;
+  }
+  p.theirs.add(buffer);
   return true;
 }
 

@@ -22,6 +22,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/geometry.hpp"
@@ -196,13 +197,14 @@ class Executor {
     collectives::Addressable usual_mine;
     collectives::Addressable usual_theirs;
     std::array<std::byte*, 3> memory = {};
+    collectives::Addressable attached;  // of theirs: `memory` is an address in the peer's process
 
     void begin_call(bool direct) {
       arrival_sent = false;
       arrival_due = direct || sends;
       settled = !direct;
       if (!direct) return;
-      mine = theirs = {};
+      mine = theirs = attached = {};
       memory = {};
     }
   };
@@ -287,6 +289,7 @@ class Executor {
   bool refuse_nonsense(std::size_t peer, std::span<const std::byte> record);
   std::size_t buffer_bytes(Buffer buffer) const;
   bool import_memory(std::size_t peer, const MemoryReferences& memory);
+  bool locate(std::size_t peer, Buffer buffer, const MemoryReference& reference);
   MemoryReferences export_memory(std::size_t peer);
 
   bool conclude();
@@ -314,7 +317,10 @@ class Executor {
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
                  std::size_t elements);
+  void add_source(const CallOperand& operand, const std::byte* source);
+  void forget_sources();
   void forget_destinations();
+  bool is_onto_itself(const CallOperand& operand, const std::byte* destination) const;
   void add_destination(const CallOperand& operand, std::byte* destination);
   void compute(StepKind kind, bool finish, std::size_t elements);
   void store_far(kernels::StoreHint way, StepKind kind, bool finish, std::size_t elements);
@@ -338,6 +344,17 @@ class Executor {
   bool take_long(Attempt& attempt);
   bool send_long(Attempt& attempt);
   std::byte* memory_of(const Attempt& attempt, const CallOperand& operand) const;
+
+  // Of memory that the system copies (executor_attached.cc).
+  bool may_attach(const Call& call, const collectives::Plan& plan) const;
+  bool is_attached(const CallOperand& message) const {
+    return attaches_ && message.is_message && message.way != Way::staged && !message.mine &&
+           peers_[message.stream].attached(message.buffer);
+  }
+  void copy_attached(std::size_t bytes);
+  bool copied(const Status& status);
+  // Whether nothing went wrong while the system copied.
+  bool is_copied() const { return !attaches_ || status_.ok(); }
 
   // Of calls that are not cut (executor_short.cc).
   bool advance_short();
@@ -426,6 +443,7 @@ class Executor {
   // Nobody but the peer's core reads what is stored for it: no transport that sums it or moves it
   // on.
   const bool peers_read_at_once_;
+  const bool transport_attaches_;  // as in TransportTraits
   PullChoice pull_choice_;
   Status status_;
   bool finished_ = true;
@@ -435,6 +453,7 @@ class Executor {
   Call call_;
   CopiesPulled pulled_;
   bool may_pull_ = false;        // there is something to agree on
+  bool attaches_ = false;        // in this call plain memory is shown to peers, for the system
   bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
   std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that this leads
   SharedProgram lowered_;
@@ -495,8 +514,10 @@ class Executor {
   std::vector<Place> places_;
   Pointers<const std::byte> source_pointers_;
   Pointers<std::byte> destination_pointers_;
-  Pointers<std::byte> far_pointers_;        // destinations that go to other cores
-  bool far_is_queued_ = false;              // at least one of them is in a queue
+  Pointers<std::byte> far_pointers_;     // destinations that go to other cores
+  bool far_is_queued_ = false;           // at least one of them is in a queue
+  Endpoint* attached_source_ = nullptr;  // the source lies in that peer's process
+  std::vector<std::pair<Endpoint*, std::byte*>> attached_destinations_;
   StoreChoice stores_;                      // which way they go
   std::vector<std::byte> partial_results_;  // of custom reductions
 };

@@ -37,11 +37,12 @@ void Executor::lay_out_direct_round() {
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
-  const bool pulls = plan.pulled != nullptr && may_pull_ &&
-                     options_.pulls.value_or(pull_choice_.pulls(call.signature));
+  const bool pulls = may_pull_ && options_.pulls.value_or(pull_choice_.pulls(call.signature));
+  const bool other_program = pulls && plan.pulled != nullptr;
   if (direct_round_.empty() || !done() || !status_.ok() ||
-      !repeats(call, plan, pulls ? plan.pulled : plan.program))
+      !repeats(call, plan, other_program ? plan.pulled : plan.program))
     return false;
+  attaches_ = pulls && may_attach(call, plan);
   enter_again(call);
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -113,12 +114,10 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
   const CopiesPulled pulled = decode_pulled(record);
   if (!memory || pulled.now != pulled_.now) [[unlikely]]
     return false;
-  p.theirs = {};
+  p.theirs = p.attached = {};
   for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
-    const auto b = static_cast<std::size_t>(buffer);
-    if (!(*memory)[b].addressable()) continue;
-    p.memory[b] = p.endpoint->import_memory((*memory)[b], buffer_bytes(buffer));
-    if (p.memory[b] != nullptr) p.theirs.add(buffer);
+    const MemoryReference& reference = (*memory)[static_cast<std::size_t>(buffer)];
+    if (reference.addressable()) locate(peer, buffer, reference);
   }
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
@@ -137,6 +136,8 @@ bool Executor::run_actions(std::size_t end) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
     const ShortStep& step = short_.steps()[action.step];
     if (step.elements > 0) run_met(step);
+    if (!is_copied()) [[unlikely]]
+      return false;
     if (action.pulls) {
       end_reading();
       if (any_has_failed()) [[unlikely]]
@@ -158,14 +159,15 @@ void Executor::run_met(const ShortStep& step) {
                            : own_memory(operand.buffer);
     return memory + short_.offset(i);
   };
-  source_pointers_.clear();
-  for (std::uint32_t i = step.sources; i < step.destinations; ++i) source_pointers_.add(place(i));
+  forget_sources();
+  for (std::uint32_t i = step.sources; i < step.destinations; ++i)
+    add_source(program_->operand(i), place(i));
   forget_destinations();
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& operand = program_->operand(i);
     if (operand.is_message && operand.way == Way::pull) continue;  // only offered
     std::byte* const memory = place(i);
-    if (step.kind != StepKind::copy || memory != source_pointers_.front())
+    if (step.kind != StepKind::copy || !is_onto_itself(operand, memory))
       add_destination(operand, memory);
   }
   compute(step.kind, step.finish, step.elements);
@@ -187,7 +189,7 @@ void Executor::resume_direct() {
     arrivals_due_ += p.arrival_due ? 1 : 0;
     if (!p.arrival_sent) p.mine = {};
     if (p.arrival_due) {
-      p.theirs = {};
+      p.theirs = p.attached = {};
       p.memory = {};
     }
     if (p.arrival_sent) program_->decide_offers(peer, p.mine);

@@ -84,6 +84,8 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
     if (!neighbours_.empty() && !neighbours_have_sent(step)) return moved;
     if (!find_sources<kDirect>(step) || !find_destinations<kDirect>(step)) return moved;
     if (step.elements > 0) compute(step.kind, step.finish, step.elements);
+    if (kDirect && !is_copied()) [[unlikely]]
+      return moved;
     if (kDirect && reads_peers_ && read_too_late(sources_of(step))) [[unlikely]]
       return moved;
     finish_messages<kDirect>(step);
@@ -173,7 +175,7 @@ bool Executor::neighbours_have_sent(const ShortStep& step) {
 // Point 3, reading.
 template <bool kDirect>
 bool Executor::find_sources(const ShortStep& step) {
-  source_pointers_.clear();
+  forget_sources();
   if (kDirect) reads_peers_ = false;
   for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
     const CallOperand& source = program_->operand(i);
@@ -182,7 +184,7 @@ bool Executor::find_sources(const ShortStep& step) {
       place = own_memory(source.buffer) + short_.offset(i);
     else if (!find_source<kDirect>(source, short_.offset(i), step.elements * element_bytes_, place))
       return false;
-    source_pointers_.add(place);
+    kDirect ? add_source(source, place) : source_pointers_.add(place);
   }
   return true;
 }
@@ -251,8 +253,7 @@ bool Executor::find_destinations(const ShortStep& step) {
       return false;
     else if (way_of<kDirect>(destination) == Way::pull)
       continue;  // only offered
-    // A copy onto itself: in place, or pushed where it belongs.
-    if (step.kind == StepKind::copy && place == source_pointers_.front()) continue;
+    if (step.kind == StepKind::copy && is_onto_itself(destination, place)) continue;
     add_destination(destination, place);
   }
   return true;

@@ -94,6 +94,8 @@ bool Executor::try_step(Attempt& attempt) {
     if (!sources_ready(attempt) || !destinations_ready(attempt)) return moved;
     if (!move_long(attempt)) return moved;
     run(attempt);
+    if (!is_copied()) [[unlikely]]
+      return moved;
     if (attempt.reads_peers && read_too_late(program_->sources(attempt.step))) [[unlikely]]
       return moved;
     finish_messages(attempt);
@@ -295,18 +297,17 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
     return place.base + range.begin * element_bytes_;
   };
   const Place* place = places_.data();
-  source_pointers_.clear();
-  for (const Place* end = place + (step.destinations - step.sources); place < end; ++place)
-    source_pointers_.add(pointer(*place));
+  forget_sources();
+  for (const CallOperand& source : program_->sources(step)) add_source(source, pointer(*place++));
   forget_destinations();
   const Place* const first = place;
   for (const Place* end = place + (step.end - step.destinations); place < end; ++place) {
     if (place->base == nullptr && place->chunk < 0) continue;
     std::byte* destination = pointer(*place);
-    // A copy onto itself: in place, or pushed where it belongs.
-    if (step.kind == StepKind::copy && destination == source_pointers_.front()) continue;
-    add_destination(program_->destinations(step)[static_cast<std::size_t>(place - first)],
-                    destination);
+    const CallOperand& operand =
+        program_->destinations(step)[static_cast<std::size_t>(place - first)];
+    if (step.kind == StepKind::copy && is_onto_itself(operand, destination)) continue;
+    add_destination(operand, destination);
   }
   compute(step.kind, step.finish, elements);
 }

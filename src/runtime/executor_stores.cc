@@ -15,13 +15,36 @@ namespace tutti::runtime {
 
 using kernels::StoreHint;
 
+void Executor::forget_sources() {
+  source_pointers_.clear();
+  attached_source_ = nullptr;
+}
+
+void Executor::add_source(const CallOperand& operand, const std::byte* source) {
+  source_pointers_.add(source);
+  if (is_attached(operand)) [[unlikely]]
+    attached_source_ = peers_[operand.stream].endpoint;
+}
+
 void Executor::forget_destinations() {
   destination_pointers_.clear();
+  attached_destinations_.clear();
   far_pointers_.clear();
   far_is_queued_ = false;
 }
 
+// A copy in place, or one that is pushed where it belongs. Addresses of another process say nothing
+// here.
+bool Executor::is_onto_itself(const CallOperand& operand, const std::byte* destination) const {
+  return destination == source_pointers_.front() && attached_source_ == nullptr &&
+         !is_attached(operand);
+}
+
 void Executor::add_destination(const CallOperand& operand, std::byte* destination) {
+  if (is_attached(operand)) [[unlikely]] {
+    attached_destinations_.emplace_back(peers_[operand.stream].endpoint, destination);
+    return;
+  }
   const bool slot = operand.is_message && operand.way == Way::staged;
   const bool pushed = operand.is_message && operand.way == Way::push;
   // Where all is streamed, slots are not, and the rest alike.
@@ -32,6 +55,8 @@ void Executor::add_destination(const CallOperand& operand, std::byte* destinatio
 
 // From source_pointers_ to destination_pointers_ and far_pointers_.
 void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
+  if (attaches_ && (attached_source_ != nullptr || !attached_destinations_.empty())) [[unlikely]]
+    return copy_attached(elements * element_bytes_);
   const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
   if (far_pointers_.all().empty()) return store(kind, finish, elements, own);
   const std::size_t bytes = elements * element_bytes_;

@@ -8,7 +8,7 @@ namespace tutti::runtime {
 
 std::size_t PullChoice::kind_of(const Signature& call) {
   const auto power = static_cast<std::size_t>(std::bit_width(call.count * size_of(call.type)));
-  return std::min(power, kSizes - 1) + (call.collective == Collective::all_to_all ? kSizes : 0);
+  return std::min(power, kSizes - 1) + kSizes * static_cast<std::size_t>(call.collective);
 }
 
 bool PullChoice::propose(const Signature& call) {

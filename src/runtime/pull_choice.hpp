@@ -1,5 +1,6 @@
 // pull_choice.hpp: whether ranks that copy from everybody to everybody store what the others need
-// or load what they need themselves, agreed call by call.
+// or load what they need themselves, agreed call by call. Where memory can be copied by the system
+// only (executor_attached.cc), whether it is, rather than sent through queues.
 //
 // Which is quicker depends on whether the cores share a cache, which a virtual machine may change
 // at any moment. All ranks must do the same, and cannot ask each other first. So one rank leads: it
@@ -36,9 +37,9 @@ class PullChoice {
   void took(const Signature& call, bool pulled, std::uint64_t ticks);
 
  private:
-  // By collective, of which two are copied so, and by powers of two of a block.
+  // By collective, and by powers of two of a block.
   static constexpr std::size_t kSizes = 48;
-  static constexpr std::size_t kKinds = 2 * kSizes;
+  static constexpr std::size_t kKinds = std::size(kAllCollectives) * kSizes;
   static std::size_t kind_of(const Signature& call);
 
   std::array<bool, kKinds> agreed_{};

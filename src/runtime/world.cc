@@ -255,6 +255,7 @@ transport::TransportOptions transport_options(const base::Config& config, const 
   options.ranks_share_cores = ranks_share_cores;
   set_queues(config, "memory", options);
   options.share_in_place = config.share_heap && config.lowering != base::LoweringChoice::staged;
+  options.attach = config.attach && config.lowering != base::LoweringChoice::staged;
   options.setup_timeout = config.setup_timeout;
   options.bad_news = members.bad_news;
   return options;

@@ -1,6 +1,7 @@
 // board.hpp: the doorbells of all ranks of one communicator, in one memory file. Rank 0 makes it
 // and hands it out while the transports are made, so that every rank can wake every other, and say
-// "look at your sockets", before the two have ever talked.
+// "look at your sockets", before the two have ever talked. Beside them stands what ranks say of
+// each other's plain memory (attach.hpp).
 //
 // Does not know how it is handed out.
 #pragma once
@@ -8,6 +9,7 @@
 #include <cstddef>
 
 #include "transport/fifo/doorbell.hpp"
+#include "transport/shm/attach.hpp"
 #include "transport/shm/file.hpp"
 #include "tutti/types.hpp"
 
@@ -18,12 +20,18 @@ class Board {
   explicit Board(Mapping mapping) : mapping_(std::move(mapping)) {}
 
   static std::size_t bytes(int size) {
-    return static_cast<std::size_t>(size) * sizeof(fifo::Doorbell);
+    return static_cast<std::size_t>(size) * (sizeof(fifo::Doorbell) + sizeof(AttachSeat));
   }
 
   // A file of zeros is a board where nobody sleeps and nobody left.
   fifo::Doorbell& doorbell(Rank rank) const {
     return reinterpret_cast<fifo::Doorbell*>(mapping_.base())[rank];
+  }
+
+  // By rank, of a board for `size` ranks.
+  AttachSeat* attach_seats(int size) const {
+    return reinterpret_cast<AttachSeat*>(mapping_.base() +
+                                         static_cast<std::size_t>(size) * sizeof(fifo::Doorbell));
   }
 
   // Makes `rank` look at its sockets.

@@ -21,19 +21,18 @@
 #include "base/try.hpp"
 #include "transport/fifo/endpoint.hpp"
 #include "transport/fifo/outbox.hpp"
+#include "transport/shm/attach.hpp"
 #include "transport/shm/doorman.hpp"
 #include "transport/shm/peer.hpp"
+#include "transport/shm/set_up.hpp"
 #include "transport/shm/sharing.hpp"
 
 namespace tutti::transport {
 namespace shm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kCheckInterval{1};
 constexpr unsigned kPollsPerClockReading = 64;
-constexpr int kPatienceMs = 5;  // of those who wait for the board, between two looks at bad news
 constexpr std::size_t kStrangersMax = 4096;
 
 // Of a peer's incoming socket, outgoing socket and process, as poll(2) found them.
@@ -45,11 +44,12 @@ bool ended(const pollfd* of_peer) {
 class ShmEndpoint final : public fifo::QueueEndpoint {
  public:
   ShmEndpoint(Peer& peer, fifo::Doorbell& doorbell, const fifo::Layout& layout,
-              const Sharing& sharing, int channel)
+              const Sharing& sharing, Attach& attach, int channel)
       : QueueEndpoint(peer.rank(), doorbell),
         peer_(peer),
         layout_(layout),
         sharing_(sharing),
+        attach_(attach),
         channel_(channel) {}
 
   // Makes the queue that we send through. It can be filled at once; the peer gets it by hand_over.
@@ -100,6 +100,18 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
     return peer_.import_memory(reference, bytes);
   }
 
+  bool attached() const override { return attach_.reaches(peer_.rank()); }
+  MemoryReference attach_memory(const void* memory, std::size_t bytes) override {
+    const bool possible = attached() && attach_.system_copies(memory, bytes);
+    return possible ? MemoryReference::of_attached(memory) : MemoryReference();
+  }
+  Status read_attached(std::byte* to, std::uint64_t from, std::size_t bytes) override {
+    return attach_.read(peer_.rank(), to, from, bytes);
+  }
+  Status write_attached(std::uint64_t to, const std::byte* from, std::size_t bytes) override {
+    return attach_.write(peer_.rank(), to, from, bytes);
+  }
+
  private:
   // The last answers of export_memory: programs use the same few buffers again and again.
   struct Exported {
@@ -112,6 +124,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
   Peer& peer_;
   const fifo::Layout& layout_;
   const Sharing& sharing_;
+  Attach& attach_;
   int channel_;
   Descriptor file_;
   Mapping outgoing_;
@@ -122,8 +135,9 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const TransportOptions& options, std::vector<Address> addresses, Descriptor listener,
-               Mapping board);
+  // `shown`: this rank's token, where its address says.
+  ShmTransport(const TransportOptions& options, std::vector<Address> addresses,
+               std::unique_ptr<const std::string> shown, Descriptor listener, Mapping board);
   ~ShmTransport() override;
 
   // Rank 0's part of the set-up: gives the board's file to all other ranks.
@@ -131,7 +145,8 @@ class ShmTransport final : public Transport {
                         const std::function<Status()>& bad_news);
 
   TransportTraits traits() const override {
-    return {.name = "shm", .direct = true, .any_memory = false, .immediate = true};
+    return {
+        .name = "shm", .direct = true, .any_memory = false, .immediate = true, .attaches = true};
   }
   Rank rank() const override { return self_.rank; }
   int size() const override { return static_cast<int>(addresses_.size()); }
@@ -153,10 +168,8 @@ class ShmTransport final : public Transport {
   void* allocate_shareable(std::size_t bytes) override { return shared_allocate(bytes); }
   void release_shareable(void* memory) override { shared_deallocate(memory); }
 
-  void withdraw_memory(const void* memory, std::size_t bytes) override {
-    shared_withdraw(memory, bytes);
-    peers_may_be_late_ = true;
-  }
+  bool all_attached() override { return attach_.all_reach(); }
+  void withdraw_memory(const void* memory, std::size_t bytes) override;
 
   bool flushed() const override { return unsent_.empty(); }
   std::size_t memory_bytes() const override {
@@ -193,9 +206,11 @@ class ShmTransport final : public Transport {
   void lose(Rank rank, const Status& status);
 
   std::vector<Address> addresses_;
+  std::unique_ptr<const std::string> shown_;
   Self self_;
   std::size_t frame_bytes_max_;
   Sharing sharing_;
+  Attach attach_;
   fifo::Doorbell& doorbell_;
   fifo::Sleeper sleeper_;
   Descriptor listener_;
@@ -219,8 +234,10 @@ class ShmTransport final : public Transport {
 };
 
 ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address> addresses,
-                           Descriptor listener, Mapping board)
+                           std::unique_ptr<const std::string> shown, Descriptor listener,
+                           Mapping board)
     : addresses_(std::move(addresses)),
+      shown_(std::move(shown)),
       self_{.rank = options.rank,
             .channel_count = options.channel_count,
             .context = options.context,
@@ -231,6 +248,7 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
             .board = Board(std::move(board))},
       frame_bytes_max_(options.frame_bytes_max),
       sharing_(options.share_in_place),
+      attach_(self_.board.attach_seats(size()), options.rank, addresses_),
       doorbell_(self_.board.doorbell(options.rank)),
       sleeper_(doorbell_),
       listener_(std::move(listener)),
@@ -239,6 +257,7 @@ ShmTransport::ShmTransport(const TransportOptions& options, std::vector<Address>
       has_board_(addresses_.size()) {
   for (Rank rank = 0; rank < size(); ++rank)
     peers_.emplace_back(self_, rank, addresses_[static_cast<std::size_t>(rank)]);
+  attach_.probe(options.attach);
 }
 
 ShmTransport::~ShmTransport() {
@@ -273,77 +292,6 @@ Status ShmTransport::hand_out_board(const Descriptor& board, Clock::time_point d
   return {};
 }
 
-// Rank 0 may have given up because another rank died; who knows of deaths hears of that one soon.
-Status rank_0_is_gone(const TransportOptions& options, const Status& seen) {
-  constexpr std::chrono::milliseconds kNewsTravels{30};
-  for (const auto end = Clock::now() + kNewsTravels; options.bad_news && Clock::now() < end;) {
-    TUTTI_TRY(options.bad_news());
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return Status(seen.code(), "rank 0: " + seen.message(), 0);
-}
-
-// The other ranks' part: asks rank 0 for the board's file.
-Result<Mapping> ask_for_board(const TransportOptions& options, const Address& zero,
-                              const Address& mine, Clock::time_point deadline) {
-  Descriptor socket;
-  while (!socket.open()) {
-    Result<Descriptor> connected = connect_to(zero.token);
-    if (!connected.ok()) return rank_0_is_gone(options, connected.status());
-    socket = std::move(connected).value();
-    if (Clock::now() > deadline) return Status(StatusCode::timeout, "rank 0 does not accept");
-    if (!socket.open()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (!is_process(zero, mine, process_number_behind(socket)))
-    return Status(StatusCode::peer_lost, "another process listens in the place of rank 0", 0);
-  Message ask{.kind = MessageKind::ask_board, .from = options.rank, .context = options.context};
-  refresh(ask);
-  ask.proof = prove(ask, zero.token, options.job_secret);
-  if (const Status sent = send_message(socket, ask).status(); !sent.ok())
-    return rank_0_is_gone(options, sent);
-  pollfd waiting = {socket.number(), POLLIN, 0};
-  while (::poll(&waiting, 1, kPatienceMs) <= 0 && Clock::now() < deadline)
-    if (options.bad_news) TUTTI_TRY(options.bad_news());
-  const Received answer = receive_message(socket);
-  if (answer.kind == Received::Kind::nothing)
-    return Status(StatusCode::timeout, "rank 0 did not hand out the shared doorbells");
-  if (answer.kind == Received::Kind::hang_up)
-    return rank_0_is_gone(options, Status(StatusCode::peer_lost,
-                                          "it refused us or ended; do all ranks have the same job "
-                                          "secret?"));
-  const Message& said = answer.message;
-  if (answer.kind != Received::Kind::message || said.kind != MessageKind::board || said.from != 0 ||
-      said.to != options.rank || said.nonce != ask.nonce ||
-      !proven(said, zero.token, options.job_secret) || !answer.file.open())
-    return Status(StatusCode::corrupt_data, "rank 0 answered with a message that makes no sense");
-  return map_received(answer.file.number(), Board::bytes(options.size), Pages::at_once);
-}
-
-Result<std::vector<Address>> exchange_addresses(const TransportOptions& options,
-                                                const Address& mine,
-                                                const ExchangeFunction& exchange) {
-  Result<std::vector<std::string>> texts = exchange(mine.to_text());
-  TUTTI_TRY(texts);
-  if (texts->size() != static_cast<std::size_t>(options.size))
-    return Status(StatusCode::corrupt_data, fmt::format("the exchange brought {} addresses for {} "
-                                                        "ranks",
-                                                        texts->size(), options.size));
-  std::vector<Address> addresses;
-  for (std::size_t rank = 0; rank < texts->size(); ++rank) {
-    Result<Address> address = Address::parse((*texts)[rank]);
-    TUTTI_TRY(address.status().with_context(fmt::format("rank {}", rank)));
-    addresses.push_back(std::move(address).value());
-    // All ranks compare in the same order, so that all say the same.
-    if (addresses.back().host != addresses.front().host)
-      return Status(StatusCode::invalid_argument,
-                    fmt::format("rank 0 and rank {} are on different hosts (or in different "
-                                "network namespaces), where shared memory does not reach; use "
-                                "the tcp transport",
-                                rank));
-  }
-  return addresses;
-}
-
 // ---- First use ----
 
 Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
@@ -353,7 +301,7 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
   Connection& connected = connection(peer_rank, channel);
   if (!connected.endpoint) {
     auto made = std::make_unique<ShmEndpoint>(peer(peer_rank), self_.board.doorbell(peer_rank),
-                                              self_.layout, sharing_, channel);
+                                              self_.layout, sharing_, attach_, channel);
     TUTTI_TRY(made->open(self_.reuse));
     if (connected.arrived) made->attach(std::move(connected.arrived));
     live_.push_back(made.get());
@@ -453,6 +401,14 @@ void ShmTransport::receive_from(Peer& other) {
     }
   }
   if (!received.ok()) lose(other.rank(), Status(received.code(), received.message(), other.rank()));
+}
+
+// Peers that store into mapped memory keep what they have mapped; the program's moves elsewhere.
+// What they are copying into plain memory at this moment is waited for.
+void ShmTransport::withdraw_memory(const void* memory, std::size_t bytes) {
+  shared_withdraw(memory, bytes);
+  peers_may_be_late_ = true;
+  attach_.withdraw();
 }
 
 // ---- Those who knock ----
@@ -562,7 +518,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
                                                       const ExchangeFunction& exchange) {
   if (sodium_init() < 0) return Status(StatusCode::system_error, "libsodium does not start");
   const shm::Clock::time_point deadline = shm::Clock::now() + options.setup_timeout;
-  const shm::Address mine = shm::make_address();
+  shm::Address mine = shm::make_address();
+  auto shown = std::make_unique<const std::string>(mine.token);
+  mine.token_at = reinterpret_cast<std::uintptr_t>(shown->data());
   Result<shm::Descriptor> listener = shm::listen_at(mine.token);
   TUTTI_TRY(listener);
   Result<std::vector<shm::Address>> addresses = shm::exchange_addresses(options, mine, exchange);
@@ -580,8 +538,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
     board = shm::ask_for_board(options, addresses->front(), mine, deadline);
   }
   TUTTI_TRY(board);
-  auto transport = std::make_unique<shm::ShmTransport>(
-      options, std::move(addresses).value(), std::move(listener).value(), std::move(board).value());
+  auto transport =
+      std::make_unique<shm::ShmTransport>(options, std::move(addresses).value(), std::move(shown),
+                                          std::move(listener).value(), std::move(board).value());
   if (options.rank == 0)
     TUTTI_TRY(transport->hand_out_board(board_file, deadline, options.bad_news));
   return std::unique_ptr<Transport>(std::move(transport));

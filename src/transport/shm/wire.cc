@@ -60,6 +60,12 @@ std::string_view next_word(std::string_view& text) {
   return word;
 }
 
+template <typename Number>
+bool parse_whole(std::string_view word, Number& number, int base) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number, base);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
 // Abstract names are visible within one network namespace of one running kernel.
 std::string host_identity() {
   std::string boot;
@@ -107,21 +113,20 @@ bool plausible(const Message& message) {
 }  // namespace
 
 std::string Address::to_text() const {
-  return fmt::format("shm2 {} {} {} {}", host, token, pid, processes);
+  return fmt::format("shm3 {} {} {} {} {:x}", host, token, pid, processes, token_at);
 }
 
 Result<Address> Address::parse(std::string_view text) {
   const Status bad(StatusCode::corrupt_data, "not the address of a rank that uses shared memory");
-  if (text.size() > kAddressTextMax || next_word(text) != "shm2") return bad;
+  if (text.size() > kAddressTextMax || next_word(text) != "shm3") return bad;
   Address address;
   address.host = next_word(text);
   address.token = next_word(text);
-  const std::string_view pid = next_word(text);
-  const auto [end, error] = std::from_chars(pid.data(), pid.data() + pid.size(), address.pid);
-  const bool number = error == std::errc() && end == pid.data() + pid.size();
+  const bool pid = parse_whole(next_word(text), address.pid, 10);
   address.processes = next_word(text);
-  if (address.host.empty() || !is_token(address.token) || !number || address.processes.empty() ||
-      !text.empty())
+  const bool token_at = parse_whole(next_word(text), address.token_at, 16);
+  if (address.host.empty() || !is_token(address.token) || !pid || address.processes.empty() ||
+      !token_at || !text.empty())
     return bad;
   return address;
 }

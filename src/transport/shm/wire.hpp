@@ -55,6 +55,7 @@ struct Address {
   std::string token;  // 32 hexadecimal digits, random: the name of the listener
   int pid = 0;
   std::string processes = "-";  // the process namespace in which `pid` counts, if known
+  std::uint64_t token_at = 0;   // where the token lies in that process's memory, for attach.hpp
 
   std::string to_text() const;
   static Result<Address> parse(std::string_view text);

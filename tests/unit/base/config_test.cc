@@ -33,6 +33,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_PROGRESS", "off"},
       {"TUTTI_CHECKSUMS", "on"},
       {"TUTTI_SHARE_HEAP", "1"},
+      {"TUTTI_ATTACH", "0"},
       {"TUTTI_GPU_KERNELS", "0"},
       {"TUTTI_GPU_COPY_ENGINES", "1"},
       {"TUTTI_CHECK", "strict"},
@@ -62,6 +63,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_EQ(config->progress, ProgressChoice::off);
   EXPECT_TRUE(config->checksums);
   EXPECT_TRUE(config->share_heap);
+  EXPECT_FALSE(config->attach);
   EXPECT_FALSE(config->gpu_kernels);
   EXPECT_TRUE(config->gpu_copy_engines);
   EXPECT_EQ(config->check, CheckChoice::strict);

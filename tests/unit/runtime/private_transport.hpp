@@ -1,7 +1,8 @@
-// private_transport.hpp: a transport whose ranks keep some memory to themselves. The memory
-// transport shares all of it.
+// private_transport.hpp: a transport whose ranks keep some memory to themselves, or show it to the
+// system only. The memory transport shares all of it.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,37 +12,72 @@
 
 namespace tutti::runtime::testing {
 
+// Of memory that the system copies: what tests say of it, and see of it.
+struct Attached {
+  std::size_t copies = 0;
+  // Asked before each copy: what becomes of it.
+  std::function<Status()> answer = [] { return Status(); };
+};
+
 class PrivateTransport : public transport::testing::ForwardingTransport {
  public:
   // Whether the next buffer that is shown to a peer may be addressed by it.
   using Shares = std::function<bool()>;
 
-  PrivateTransport(std::unique_ptr<Transport> inner, Shares shares)
-      : ForwardingTransport(std::move(inner)), shares_(std::move(shares)) {}
+  // `attached`: all memory can be copied so; null: none.
+  PrivateTransport(std::unique_ptr<Transport> inner, Shares shares, Attached* attached = nullptr)
+      : ForwardingTransport(std::move(inner)), shares_(std::move(shares)), attached_(attached) {}
+
+  TransportTraits traits() const override {
+    TransportTraits traits = ForwardingTransport::traits();
+    traits.attaches = attached_ != nullptr;
+    return traits;
+  }
+  bool all_attached() override { return attached_ != nullptr; }
 
   Result<Endpoint*> endpoint(Rank peer, int channel) override {
     auto inner = ForwardingTransport::endpoint(peer, channel);
     if (!inner.ok()) return inner;
     auto& mine = endpoints_[{peer, channel}];
-    if (mine == nullptr) mine = std::make_unique<PrivateEndpoint>(**inner, shares_);
+    if (mine == nullptr) mine = std::make_unique<PrivateEndpoint>(**inner, shares_, attached_);
     return mine.get();
   }
 
  private:
   class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
    public:
-    PrivateEndpoint(Endpoint& inner, const Shares& shares)
-        : ForwardingEndpoint(inner), shares_(shares) {}
+    PrivateEndpoint(Endpoint& inner, const Shares& shares, Attached* attached)
+        : ForwardingEndpoint(inner), shares_(shares), attached_(attached) {}
 
     MemoryReference export_memory(const void* memory, std::size_t bytes) override {
       return shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
     }
+    bool attached() const override { return attached_ != nullptr; }
+    MemoryReference attach_memory(const void* memory, std::size_t) override {
+      return attached_ != nullptr ? MemoryReference::of_attached(memory) : MemoryReference();
+    }
+    Status read_attached(std::byte* to, std::uint64_t from, std::size_t bytes) override {
+      return copy(to, reinterpret_cast<const std::byte*>(from), bytes);
+    }
+    Status write_attached(std::uint64_t to, const std::byte* from, std::size_t bytes) override {
+      return copy(reinterpret_cast<std::byte*>(to), from, bytes);
+    }
 
    private:
+    Status copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+      const Status answer = attached_->answer();
+      if (!answer.ok()) return answer;
+      ++attached_->copies;
+      std::copy(from, from + bytes, to);
+      return answer;
+    }
+
     const Shares& shares_;
+    Attached* attached_;
   };
 
   Shares shares_;
+  Attached* attached_;
   std::map<std::pair<Rank, int>, std::unique_ptr<Endpoint>> endpoints_;
 };
 

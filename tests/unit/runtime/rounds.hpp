@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,14 +24,17 @@ struct Calls {
   std::string_view algorithm;
   bool direct = false;
   bool pulls = false;  // loads copies that it could store
+  std::size_t frame_bytes = 4096;
+  Attached* attached = nullptr;  // memory that is not shared is copied by the system
 };
 
 class Rounds {
  public:
   // `shares`: whether the next buffer that a rank shows to a peer may be addressed by it; null:
   // all.
+  // `agree`: the ranks find out whether to load or store, whatever `calls` says.
   Rounds(const Calls& calls, int ranks, std::size_t count, bool in_place,
-         PrivateTransport::Shares shares = nullptr)
+         PrivateTransport::Shares shares = nullptr, bool agree = false)
       : shape_{calls.collective, ranks, 0, count},
         direct_(calls.direct),
         in_place_(in_place),
@@ -39,8 +43,8 @@ class Rounds {
     transport::TransportOptions options;
     options.size = ranks;
     options.channel_count = 1;
-    options.frame_bytes_max = 4096;
-    options.queue_bytes = 8192;
+    options.frame_bytes_max = calls.frame_bytes;
+    options.queue_bytes = 2 * calls.frame_bytes;
     const auto world = transport::MemoryWorld::make(options);
     const auto algorithm = collectives::find_algorithm(calls.collective, calls.algorithm);
     const auto schedule = *collectives::build(**algorithm, ranks, 0);
@@ -51,13 +55,20 @@ class Rounds {
     };
     for (Rank r = 0; r < ranks; ++r) {
       auto transport = transport::make_memory_transport(world, r);
-      if (shares) transport = std::make_unique<PrivateTransport>(std::move(transport), shares);
+      if (shares)
+        transport =
+            std::make_unique<PrivateTransport>(std::move(transport), shares, calls.attached);
       transports_.push_back(std::move(transport));
       executors_.push_back(std::make_unique<Executor>(
-          *transports_.back(), ExecutorOptions{.far_stores = {}, .pulls = calls.pulls}));
-      plans_.push_back(
-          {std::string(calls.algorithm), {1, 4096, direct_}, share(programs[idx(r)]), 42});
-      plans_.back().pulled = share(pulled[idx(r)]);
+          *transports_.back(),
+          ExecutorOptions{.far_stores = {},
+                          .pulls = agree ? std::nullopt : std::optional(calls.pulls)}));
+      plans_.push_back({std::string(calls.algorithm),
+                        {1, calls.frame_bytes, direct_},
+                        share(programs[idx(r)]),
+                        42});
+      if (calls.attached == nullptr || (*algorithm)->all_store)
+        plans_.back().pulled = share(pulled[idx(r)]);
     }
   }
 
@@ -132,6 +143,24 @@ class Rounds {
     }
     finish();
     return found;
+  }
+
+  // In which ranks go on in turns until all have ended it.
+  void one_that_fails() {
+    ++sequence_;
+    for (Rank r = 0; r < shape_.ranks; ++r) {
+      Executor& executor = *executors_[idx(r)];
+      const Call call = next(r);
+      if (executor.post_again(call, plans_[idx(r)]))
+        executor.end_again(executor.find_again(1));
+      else
+        EXPECT_TRUE(executor.start(call, plans_[idx(r)]).ok() || !executor.status().ok());
+    }
+    for (int turn = 0; turn < 50; ++turn)
+      for (std::size_t r = 0; r < executors_.size(); ++r) {
+        EXPECT_TRUE(transports_[r]->poll().ok());
+        if (!executors_[r]->done()) executors_[r]->advance();
+      }
   }
 
   void finish() {

@@ -28,6 +28,16 @@ class ForwardingEndpoint : public Endpoint {
   std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
     return inner_.import_memory(reference, bytes);
   }
+  bool attached() const override { return inner_.attached(); }
+  MemoryReference attach_memory(const void* memory, std::size_t bytes) override {
+    return inner_.attach_memory(memory, bytes);
+  }
+  Status read_attached(std::byte* to, std::uint64_t from, std::size_t bytes) override {
+    return inner_.read_attached(to, from, bytes);
+  }
+  Status write_attached(std::uint64_t to, const std::byte* from, std::size_t bytes) override {
+    return inner_.write_attached(to, from, bytes);
+  }
   Status status() const override { return inner_.status(); }
 
  protected:
@@ -50,6 +60,7 @@ class ForwardingTransport : public Transport {
   std::size_t frame_bytes_max() const override { return inner_->frame_bytes_max(); }
   int channel_count() const override { return inner_->channel_count(); }
   Rank caller(int channel, Rank after) override { return inner_->caller(channel, after); }
+  bool all_attached() override { return inner_->all_attached(); }
   void begin_direct_call() override { inner_->begin_direct_call(); }
   void end_direct_call() override { inner_->end_direct_call(); }
   Result<bool> poll() override { return inner_->poll(); }

@@ -249,7 +249,7 @@ TEST(ShmSetUpTest, AnotherHostIsAnErrorThatNamesTheRanks) {
   options.size = 3;
   const Status status =
       make_shm_transport(options, [](const std::string& mine) -> Result<std::vector<std::string>> {
-        return std::vector{mine, mine, "shm2 elsewhere " + std::string(32, '0') + " 7 4"};
+        return std::vector{mine, mine, "shm3 elsewhere " + std::string(32, '0') + " 7 4 0"};
       }).status();
   EXPECT_EQ(status.code(), StatusCode::invalid_argument);
   EXPECT_NE(status.message().find("rank 0 and rank 2"), std::string::npos) << status.to_string();

@@ -26,14 +26,16 @@ TEST(AddressTest, RoundTrips) {
 
 TEST(AddressTest, RefusesNonsense) {
   const std::string token(32, 'a');
-  EXPECT_TRUE(Address::parse("shm2 host " + token + " 12 4").ok());
+  EXPECT_TRUE(Address::parse("shm3 host " + token + " 12 4 7f3a").ok());
   for (const std::string& text :
-       {std::string(), std::string("shm2"), "shm1 host " + token + " 12 4",
-        "shm2  " + token + " 12 4", "shm2 host " + token, "shm2 host " + token + " 12",
-        "shm2 host " + token + " x 4", "shm2 host " + token + " 12 4 more",
-        "shm2 host " + token + "a 12 4", "shm2 host " + token.substr(1) + "/ 12 4",
-        "shm2 " + std::string(1000, 'h') + " " + token + " 12 4",
-        "shm2 host " + token + " 99999999999999999999 4"})
+       {std::string(), std::string("shm3"), "shm2 host " + token + " 12 4 7f3a",
+        "shm3  " + token + " 12 4 7f3a", "shm3 host " + token, "shm3 host " + token + " 12",
+        "shm3 host " + token + " 12 4", "shm3 host " + token + " 12 4 x",
+        "shm3 host " + token + " 12 4 10000000000000000", "shm3 host " + token + " x 4 7f3a",
+        "shm3 host " + token + " 12 4 7f3a more", "shm3 host " + token + "a 12 4 7f3a",
+        "shm3 host " + token.substr(1) + "/ 12 4 7f3a",
+        "shm3 " + std::string(1000, 'h') + " " + token + " 12 4 7f3a",
+        "shm3 host " + token + " 99999999999999999999 4 7f3a"})
     EXPECT_EQ(Address::parse(text).status().code(), StatusCode::corrupt_data) << text;
 }
 

@@ -1,0 +1,211 @@
+// Calls of which memory is copied by the system: in one process, where every algorithm can be
+// shown, and between processes in which the same addresses mean different memory.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "collectives/splitmix.hpp"
+#include "unit/runtime/processes.hpp"
+#include "unit/runtime/rounds.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using namespace testing;
+
+constexpr std::size_t kCount = 2503;  // of 8 bytes: just enough to be worth it
+
+bool never() { return false; }
+
+bool only_copies(Collective collective) {
+  return !is_reduction(collective) && collective != Collective::send_recv &&
+         collective != Collective::barrier;
+}
+
+// A few calls of every algorithm that copies. `check` gets what was copied in them.
+template <typename Check>
+void for_every_copying_algorithm(int ranks, const PrivateTransport::Shares& shares, Check check) {
+  for (const collectives::Algorithm& algorithm : collectives::all_algorithms())
+    for (const std::size_t frame_bytes : {std::size_t{4096}, std::size_t{65536}})
+      for (const bool in_place : {false, true}) {
+        if (!only_copies(algorithm.collective) || algorithm.grouped ||
+            !algorithm.shape(ranks, 0, collectives::GroupSizes(1)).ok() ||
+            (in_place && !can_run_in_place(algorithm.collective)))
+          continue;
+        SCOPED_TRACE(std::string(algorithm.name) + " " +
+                     std::string(to_string(algorithm.collective)) + " ranks " +
+                     std::to_string(ranks) + " frames " + std::to_string(frame_bytes) +
+                     (in_place ? " in place" : ""));
+        Attached attached;
+        Rounds rounds({algorithm.collective, algorithm.name, true, true, frame_bytes, &attached},
+                      ranks, kCount, in_place, shares);
+        for (int call = 0; call < 4; ++call)
+          ASSERT_NO_FATAL_FAILURE(rounds.together([call](Rank) { return 3 * call; }));
+        check(algorithm, attached.copies);
+      }
+}
+
+TEST(Attached, EveryAlgorithmThatCopiesBringsTheSame) {
+  for (const int ranks : {2, 3, 5})
+    for_every_copying_algorithm(ranks, never, [&](const auto& algorithm, std::size_t copies) {
+      EXPECT_EQ(copies > 0, ranks == 2 || algorithm.all_store);
+    });
+}
+
+// Whatever of the memory peers can address besides.
+TEST(Attached, BesideSharedMemoryToo) {
+  for (const int ranks : {2, 3, 4}) {
+    collectives::SplitMix random(static_cast<std::uint64_t>(ranks));
+    for_every_copying_algorithm(
+        ranks, [&] { return random.next() % 2 == 0; }, [](const auto&, std::size_t) {});
+  }
+}
+
+std::size_t copies_in(Collective collective, std::size_t count, bool pulls, bool direct) {
+  Attached attached;
+  Rounds rounds({collective, "direct", direct, pulls, 65536, &attached}, 2, count, false, never);
+  for (int call = 0; call < 3; ++call) rounds.together([](Rank) { return 1; });
+  return attached.copies;
+}
+
+TEST(Attached, OnlyLargeCopiesOfDirectCallsThatPull) {
+  EXPECT_GT(copies_in(Collective::all_gather, 2048, true, true), 0U);
+  EXPECT_EQ(copies_in(Collective::all_gather, 2047, true, true), 0U);
+  EXPECT_EQ(copies_in(Collective::all_gather, 2048, false, true), 0U);
+  EXPECT_EQ(copies_in(Collective::all_gather, 2048, true, false), 0U);
+  EXPECT_EQ(copies_in(Collective::all_reduce, 20480, true, true), 0U);
+  EXPECT_EQ(copies_in(Collective::reduce_scatter, 20480, true, true), 0U);
+}
+
+// Without a wish, the leader finds out; a call is as good either way, and both are tried.
+TEST(Attached, BothWaysAreTried) {
+  Attached attached;
+  Calls calls{Collective::broadcast, "direct", true, false, 65536, &attached};
+  Rounds rounds(calls, 2, kCount, false, never, /*agree=*/true);
+  std::size_t with = 0;
+  for (int call = 0; call < 20; ++call) {
+    const std::size_t before = attached.copies;
+    ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; }));
+    EXPECT_FALSE(call < 3 && attached.copies > before) << "queues come first";
+    with += attached.copies > before ? 1 : 0;
+  }
+  EXPECT_GE(with, 3U);
+}
+
+// Nobody may be told that it is there.
+TEST(Attached, WhatTheSystemRefusesEndsTheCall) {
+  for (const Collective collective : {Collective::all_gather, Collective::broadcast})
+    for (const std::size_t frame_bytes : {std::size_t{4096}, std::size_t{65536}})
+      for (const int good_calls : {0, 3}) {
+        Attached attached;
+        Rounds rounds({collective, "direct", true, true, frame_bytes, &attached}, 2, kCount, false,
+                      never);
+        for (int call = 0; call < good_calls; ++call)
+          ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; }));
+        attached.answer = [] { return Status(StatusCode::system_error, "no such memory"); };
+        rounds.one_that_fails();
+        int knowing = 0;  // the other one is told only that there was a failure, and which kind
+        for (const Rank rank : {0, 1}) {
+          const Status& status = rounds.executor(rank).status();
+          EXPECT_EQ(status.code(), StatusCode::system_error);
+          knowing += status.message().find("no such memory") != std::string::npos ? 1 : 0;
+        }
+        EXPECT_GE(knowing, 1);
+      }
+}
+
+// ---- Between processes ----
+
+// At the same address in all processes that are forked from this one.
+constexpr std::size_t kWords = std::size_t{3} << 17;
+std::uint64_t words[kWords];
+
+std::uint64_t word_of(Rank rank, int call, std::size_t i) {
+  return i * 2654435761U + static_cast<std::uint64_t>(rank * 1009 + call);
+}
+
+// The block of each rank where all_gather in place has it.
+bool gathers_in_place(Communicator& comm, std::size_t count, int call) {
+  const std::size_t mine = static_cast<std::size_t>(comm.rank()) * count;
+  std::fill(words, words + kWords, 0);
+  for (std::size_t i = 0; i < count; ++i) words[mine + i] = word_of(comm.rank(), call, i);
+  if (!comm.all_gather(words + mine, words, count, DataType::uint64).ok()) return false;
+  for (Rank rank = 0; rank < comm.size(); ++rank)
+    for (std::size_t i = 0; i < count; ++i)
+      if (words[static_cast<std::size_t>(rank) * count + i] != word_of(rank, call, i)) return false;
+  return true;
+}
+
+bool broadcasts_in_place(Communicator& comm, std::size_t count, int call) {
+  const Rank root = call % comm.size();
+  for (std::size_t i = 0; i < count; ++i)
+    words[i] = comm.rank() == root ? word_of(root, call, i) : 0;
+  if (!comm.broadcast(words, words, count, DataType::uint64, root).ok()) return false;
+  for (std::size_t i = 0; i < count; ++i)
+    if (words[i] != word_of(root, call, i)) return false;
+  return true;
+}
+
+CommunicatorOptions over_shared_memory() {
+  CommunicatorOptions options;
+  options.transport = "shm";
+  return options;
+}
+
+// A place of a peer's is not a place of one's own because the numbers are equal.
+TEST(AttachedProcesses, TheSameAddressesAreOtherMemory) {
+  EXPECT_TRUE(on_processes(2, over_shared_memory(), [](Communicator& comm) {
+    for (const std::size_t count : {std::size_t{2048}, std::size_t{10'007}, kWords / 2})
+      for (int call = 0; call < 12; ++call)
+        if (!gathers_in_place(comm, count, call) || !broadcasts_in_place(comm, count, call))
+          return false;
+    return true;
+  }));
+}
+
+TEST(AttachedProcesses, WhoDoesNotWantItIsLeftAlone) {
+  const auto without = [](Rank rank) {
+    if (rank == 1) setenv("TUTTI_ATTACH", "0", 1);
+  };
+  EXPECT_TRUE(on_processes(
+      2, over_shared_memory(),
+      [](Communicator& comm) {
+        for (int call = 0; call < 12; ++call)
+          if (!gathers_in_place(comm, 20'000, call)) return false;
+        return true;
+      },
+      without));
+}
+
+// Rank 1 dies at any moment of rank 0's copies from its memory and to it.
+TEST(AttachedProcesses, AKilledPeerIsNamed) {
+  for (int round = 0; round < 8; ++round) {
+    SharedMemory shared(sizeof(int));
+    on_processes(2, over_shared_memory(), [&](Communicator& comm) {
+      if (comm.rank() == 1) {
+        const pid_t parent = getpid();
+        if (fork() == 0) {
+          usleep(static_cast<useconds_t>(40'000 + 1'300 * round));
+          kill(parent, SIGKILL);
+          _exit(0);
+        }
+      }
+      Status status;
+      for (int call = 0; status.ok(); ++call)
+        status = call % 2 == 0
+                     ? comm.all_gather(words, words, kWords / 2, DataType::uint64)
+                     : comm.broadcast(words, words, kWords, DataType::uint64, call / 2 % 2);
+      const bool named = status.code() == StatusCode::peer_lost && status.culprit() == 1;
+      if (!named) std::fprintf(stderr, "%s\n", status.to_string().c_str());
+      shared.as<int>()[0] = named ? 1 : 2;
+      return named;
+    });
+    EXPECT_EQ(shared.as<int>()[0], 1) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::runtime
