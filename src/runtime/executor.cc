@@ -55,8 +55,8 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
   pulled_.now = options_.pulls.value_or(pull_choice_.pulls(call.signature));
   attaches_ = pulled_.now && attachable;
   // Where ranks share a core, how long a call takes says more of their turns.
-  leads_ = transport_.rank() == PullChoice::kLeader && neighbours_.empty() && !options_.pulls &&
-           (two_programs || transport_.all_attached());
+  leads_ = transport_.rank() == PullChoice::leader(call.signature, transport_.size()) &&
+           neighbours_.empty() && !options_.pulls && (two_programs || transport_.all_attached());
   if (leads_) {
     pulled_.next = pull_choice_.propose(call.signature);
     pull_choice_.heard(call.signature, pulled_.next);
@@ -432,8 +432,7 @@ bool Executor::agrees_on_copies(std::size_t peer, CopiesPulled theirs) {
                             rank_of(peer), verb(theirs.now))));
     return false;
   }
-  if (rank_of(peer) == PullChoice::kLeader && may_pull_)
-    pull_choice_.heard(call_.signature, theirs.next);
+  if (rank_of(peer) == leader() && may_pull_) pull_choice_.heard(call_.signature, theirs.next);
   return true;
 }
 

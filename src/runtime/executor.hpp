@@ -259,6 +259,7 @@ class Executor {
   // A call's plan in the form that is run. Calls come back with the same few plans.
   using SharedProgram = std::shared_ptr<const collectives::LoweredProgram>;
   const SharedProgram& choose_copies(const Call& call, const collectives::Plan& plan);
+  Rank leader() const { return PullChoice::leader(call_.signature, transport_.size()); }
   bool agrees_on_copies(std::size_t peer, CopiesPulled theirs);
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
   Status set_up(const collectives::Plan& plan, const SharedProgram& shared);

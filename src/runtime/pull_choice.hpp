@@ -23,7 +23,14 @@ namespace tutti::runtime {
 
 class PullChoice {
  public:
-  static constexpr Rank kLeader = 0;
+  // The rank whose end of a call is the end of all that is copied in it. The root of a broadcast is
+  // through as soon as queues hold what the others have not read.
+  static Rank leader(const Signature& call, int ranks) {
+    const bool gives =
+        call.collective == Collective::broadcast || call.collective == Collective::scatter;
+    if (gives) return (call.root + 1) % ranks;
+    return has_root(call.collective) ? call.root : 0;
+  }
 
   // Whether a call loads: what the latest one of its kind said of it; else it stores.
   bool pulls(const Signature& call) const { return agreed_[kind_of(call)]; }

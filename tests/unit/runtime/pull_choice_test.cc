@@ -56,5 +56,21 @@ TEST(PullChoice, SizesAndCollectivesAreDifferentKinds) {
   EXPECT_FALSE(leader.pulls(call_of(Collective::all_gather, kCountMax)));
 }
 
+// Who leads is through with a call when it is over.
+TEST(PullChoice, WhoGetsTheDataLeads) {
+  const auto leader = [](Collective collective, Rank root) {
+    Signature call;
+    call.collective = collective;
+    call.root = root;
+    return PullChoice::leader(call, 3);
+  };
+  EXPECT_EQ(leader(Collective::all_gather, 0), 0);
+  EXPECT_EQ(leader(Collective::all_to_all, 0), 0);
+  EXPECT_EQ(leader(Collective::broadcast, 0), 1);
+  EXPECT_EQ(leader(Collective::broadcast, 2), 0);
+  EXPECT_EQ(leader(Collective::scatter, 1), 2);
+  EXPECT_EQ(leader(Collective::gather, 1), 1);
+}
+
 }  // namespace
 }  // namespace tutti::runtime
