@@ -89,7 +89,8 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
   }
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
   records_[call.signature.sequence % kRecordsKept] = call.record;
-  if (leads_) all_there_ = flight::ticks();  // unless somebody comes later
+  choose_stores();
+  if (is_timed()) all_there_ = flight::ticks();  // unless somebody comes later
   if (call.signature.direct) transport_.begin_direct_call();
   if (begin_call()) return Status();
   hear_of_failures();
@@ -124,9 +125,8 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
   choose_program(shared);
-  streaming_ =
-      signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output)) >=
-      options_.streaming_bytes;
+  result_bytes_ =
+      signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output));
   places_.resize(program_->operands_max());
   source_pointers_.make_room(program_->operands_max());
   destination_pointers_.make_room(program_->operands_max());
@@ -417,7 +417,7 @@ bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> recor
       return false;
   }
   peers_[peer].arrival_due = false;
-  if (--arrivals_due_ == 0 && leads_) all_there_ = flight::ticks();
+  if (--arrivals_due_ == 0 && is_timed()) all_there_ = flight::ticks();
   return true;
 }
 
@@ -532,7 +532,7 @@ void Executor::finish() {
     }
   }
   finished_ = true;
-  if (leads_) pull_choice_.took(call_.signature, pulled_.now, flight::ticks() - all_there_);
+  if (is_timed()) note_time(flight::ticks() - all_there_);
   if (!call_.signature.direct) return;
   transport_.end_direct_call();
   if (is_again_) lay_out_direct_round();

@@ -38,6 +38,7 @@
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
 #include "runtime/store_choice.hpp"
+#include "runtime/stream_choice.hpp"
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
@@ -73,7 +74,8 @@ struct Call {
 
 // Numbers that never change what is computed, only how fast.
 struct ExecutorOptions {
-  // Calls that move at least so many bytes bypass the caches when they store.
+  // Calls whose results have so many bytes store past the caches; somewhat smaller ones, if that is
+  // found to be quicker (stream_choice.hpp).
   std::size_t streaming_bytes = std::size_t{24} << 20;
   // Which way large stores to other cores go; without, the one that is found to be quicker.
   std::optional<kernels::StoreHint> far_stores;
@@ -320,6 +322,9 @@ class Executor {
                  std::size_t elements);
   void add_source(const CallOperand& operand, const std::byte* source);
   void forget_sources();
+  void choose_stores();
+  bool is_timed() const { return leads_ || finds_out_; }
+  void note_time(std::uint64_t ticks);
   void forget_destinations();
   bool is_onto_itself(const CallOperand& operand, const std::byte* destination) const;
   void add_destination(const CallOperand& operand, std::byte* destination);
@@ -494,7 +499,10 @@ class Executor {
   bool long_slices_ = false;          // which it was the last time
   std::size_t element_bytes_ = 1;
   std::size_t window_ = 1;
-  bool streaming_ = false;
+  std::size_t result_bytes_ = 0;  // of a rank
+  bool streaming_ = false;        // its stores go past the caches
+  bool finds_out_ = false;        // whether that is quicker
+  StreamChoice stream_choice_;
   // Those of the latest calls, by number.
   static constexpr std::size_t kRecordsKept = 32;
   std::array<std::array<std::byte, kArrivalBytes>, kRecordsKept> records_ = {};

@@ -122,7 +122,7 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
   if (rank_of(peer) == leader() && may_pull_) pull_choice_.heard(call_.signature, pulled.next);
-  if (leads_) all_there_ = flight::ticks();
+  if (is_timed()) all_there_ = flight::ticks();
   p.endpoint->release();
   p.arrival_due = false;
   return true;

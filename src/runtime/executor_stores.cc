@@ -1,10 +1,10 @@
 // Point 4 of a step, once it is known where everything lies: what is computed, and which way it is
 // stored.
 //
-// Large calls stream into the own buffers, which do not fit the caches anyway. What goes to another
-// core, into its rank's buffer or into a queue that it reads from, goes the way that is quicker
-// (store_choice.hpp). What a transport still sums or moves on is read again here: it stays in the
-// caches.
+// Large calls stream into the own buffers, which do not fit the caches anyway (stream_choice.hpp).
+// What goes to another core, into its rank's buffer or into a queue that it reads from, goes the
+// way that is quicker (store_choice.hpp). What a transport still sums or moves on is read again
+// here: it stays in the caches.
 #include <algorithm>
 
 #include "runtime/executor.hpp"
@@ -14,6 +14,21 @@
 namespace tutti::runtime {
 
 using kernels::StoreHint;
+
+// Where ranks share a core, how long a call takes says more of their turns.
+void Executor::choose_stores() {
+  finds_out_ = peers_read_at_once_ && neighbours_.empty() &&
+               result_bytes_ >= StreamChoice::kLeastBytes &&
+               result_bytes_ < options_.streaming_bytes;
+  streaming_ = finds_out_ ? stream_choice_.streams(call_.signature.collective, result_bytes_)
+                          : result_bytes_ >= options_.streaming_bytes;
+}
+
+// Of the call, from when all were there.
+void Executor::note_time(std::uint64_t ticks) {
+  if (leads_) pull_choice_.took(call_.signature, pulled_.now, ticks);
+  if (finds_out_) stream_choice_.took(ticks);
+}
 
 void Executor::forget_sources() {
   source_pointers_.clear();

@@ -14,6 +14,8 @@ constexpr double kChanged = 1.5;  // times what it was, or a part of it: times h
 }  // namespace
 
 std::size_t TwoWays::next() {
+  if (first_tries_ == FirstTries::by_turns && tries_[1] < kFirstTries)
+    return tries_[0] > tries_[1] ? 1 : 0;
   for (std::size_t way = 0; way < tries_.size(); ++way)
     if (tries_[way] < kFirstTries) return way;
   if (until_next_ > 0) {

@@ -13,8 +13,12 @@ namespace tutti::runtime {
 
 class TwoWays {
  public:
+  // In which order the ways are gone before anything is known.
+  enum class FirstTries : std::uint8_t { in_a_row, by_turns };
+
   // `worth_share`: of the first way's time, what the second one may take to be chosen.
-  explicit TwoWays(double worth_share = 1) : worth_share_(worth_share) {}
+  explicit TwoWays(double worth_share = 1, FirstTries first_tries = FirstTries::in_a_row)
+      : worth_share_(worth_share), first_tries_(first_tries) {}
 
   // Where to go the next time: 0 or 1.
   std::size_t next();
@@ -31,6 +35,7 @@ class TwoWays {
   void wait_again(bool turned);
 
   double worth_share_;
+  FirstTries first_tries_;
   std::array<double, 2> means_{};  // of the latest times
   std::array<int, 2> tries_{};
   double settled_ = 0;            // mean of the better way when the other one was tried

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <deque>
+#include <string>
 
 namespace tutti::runtime {
 namespace {
@@ -33,6 +34,20 @@ TEST(TwoWays, KeepTheQuickerOneThoughTimesAreToldLate) {
     second(other, {2, 1}, 20, late);
     EXPECT_GE(second(other, {2, 1}, 1000, late), 960) << late;
   }
+}
+
+TEST(TwoWays, AreTriedInARowOrByTurns) {
+  const auto tries = [](TwoWays ways) {
+    std::string order;
+    for (int i = 0; i < 6; ++i) {
+      const std::size_t way = ways.next();
+      ways.took(way, 1);
+      order += std::to_string(way);
+    }
+    return order;
+  };
+  EXPECT_EQ(tries(TwoWays()), "000111");
+  EXPECT_EQ(tries(TwoWays(1, TwoWays::FirstTries::by_turns)), "010101");
 }
 
 TEST(TwoWays, TurnWhenTimesDo) {
