@@ -32,10 +32,18 @@ static_assert(kSequenceOffset * 8 == 16 && kCollectiveOffset * 8 == 48 &&
 static_assert(std::endian::native == std::endian::little);
 
 // Behind it, in a direct call: a byte with a bit for each buffer that can be addressed and two for
-// CopiesPulled, and the buffers' references in the order of the bits.
+// each of CopyWays, and the buffers' references in the order of the bits.
 constexpr unsigned kBuffers = 7;
-constexpr unsigned kPulledNow = 8;
-constexpr unsigned kPulledNext = 16;
+constexpr int kCopiesNowBit = 3;
+constexpr int kCopiesNextBit = 5;
+
+unsigned copy_way(unsigned said, int bit) { return said >> bit & 3; }
+bool are_copy_ways(unsigned said) {
+  constexpr auto kLast = static_cast<unsigned>(CopyWay::attached);
+  return said >> (kCopiesNextBit + 2) == 0 && copy_way(said, kCopiesNowBit) <= kLast &&
+         copy_way(said, kCopiesNextBit) <= kLast;
+}
+
 unsigned buffers_told(const MemoryReferences& memory) {
   unsigned told = 0;
   for (std::size_t b = 0; b < memory.size(); ++b)
@@ -107,10 +115,10 @@ std::size_t encoded_bytes(const Arrival& arrival) {
   return arrival.signature.direct ? direct_bytes(buffers_told(arrival.memory)) : kArrivalBytes;
 }
 
-std::size_t encode_memory(const MemoryReferences& memory, CopiesPulled pulled, std::byte* out) {
+std::size_t encode_memory(const MemoryReferences& memory, CopyWays copies, std::byte* out) {
   const unsigned told = buffers_told(memory);
-  *out++ = static_cast<std::byte>(told | (pulled.now ? kPulledNow : 0) |
-                                  (pulled.next ? kPulledNext : 0));
+  *out++ = static_cast<std::byte>(told | static_cast<unsigned>(copies.now) << kCopiesNowBit |
+                                  static_cast<unsigned>(copies.next) << kCopiesNextBit);
   for (const MemoryReference& reference : memory) {
     if (!reference.addressable()) continue;
     std::memcpy(out, &reference.region, kRegionBytes);
@@ -124,7 +132,7 @@ void encode(const Arrival& arrival, std::span<std::byte> out) {
   TUTTI_ASSERT(out.size() >= encoded_bytes(arrival), "the arrival record fits");
   encode_signature(arrival.signature, out.first<kArrivalBytes>());
   if (arrival.signature.direct)
-    encode_memory(arrival.memory, arrival.pulled, out.data() + kArrivalBytes);
+    encode_memory(arrival.memory, arrival.copies, out.data() + kArrivalBytes);
 }
 
 std::optional<Signature> decode_signature(std::span<const std::byte> bytes) {
@@ -161,8 +169,7 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
   if (record.size() <= kArrivalBytes) return std::nullopt;
   const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
   const unsigned told = said & kBuffers;
-  if (said > (kBuffers | kPulledNow | kPulledNext) || record.size() < direct_bytes(told))
-    return std::nullopt;
+  if (!are_copy_ways(said) || record.size() < direct_bytes(told)) return std::nullopt;
   const std::byte* at = record.data() + kArrivalBytes + 1;
   for (std::size_t b = 0; b < memory.size(); ++b) {
     if ((told >> b & 1) == 0) continue;
@@ -174,9 +181,10 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
   return memory;
 }
 
-CopiesPulled decode_pulled(std::span<const std::byte> record) {
+CopyWays decode_copies(std::span<const std::byte> record) {
   const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
-  return {(said & kPulledNow) != 0, (said & kPulledNext) != 0};
+  return {static_cast<CopyWay>(copy_way(said, kCopiesNowBit)),
+          static_cast<CopyWay>(copy_way(said, kCopiesNextBit))};
 }
 
 std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
@@ -185,7 +193,7 @@ std::optional<Arrival> decode_arrival(std::span<const std::byte> bytes) {
   if (!signature->direct) return Arrival{*signature, {}, {}};
   const auto memory = decode_memory(bytes);
   if (!memory) return std::nullopt;
-  return Arrival{*signature, *memory, decode_pulled(bytes)};
+  return Arrival{*signature, *memory, decode_copies(bytes)};
 }
 
 }  // namespace tutti::runtime

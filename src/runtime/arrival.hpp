@@ -61,18 +61,24 @@ std::string to_string(const Signature& signature);
 // Indexed by Buffer.
 using MemoryReferences = std::array<MemoryReference, 3>;
 
-// How the copies of a direct call travel that may be stored or loaded (pull_choice.hpp).
-struct CopiesPulled {
-  bool now = false;   // in this call; the same on all ranks
-  bool next = false;  // in the next one of its kind, by the word of the rank that leads
+// How the copies of a direct call travel, where there is a choice (pull_choice.hpp).
+enum class CopyWay : std::uint8_t {
+  stored,    // by who has the data; to plain memory, through queues
+  pulled,    // loaded by who needs them
+  attached,  // the same, and the system copies what is plain memory
+};
 
-  friend bool operator==(const CopiesPulled&, const CopiesPulled&) = default;
+struct CopyWays {
+  CopyWay now = CopyWay::stored;   // in this call; the same on all ranks
+  CopyWay next = CopyWay::stored;  // in the next one of its kind, by the word of who leads
+
+  friend bool operator==(const CopyWays&, const CopyWays&) = default;
 };
 
 struct Arrival {
   Signature signature;
   MemoryReferences memory{};  // only sent when signature.direct, and only what can be addressed
-  CopiesPulled pulled;        // only sent when signature.direct
+  CopyWays copies;            // only sent when signature.direct
 };
 
 inline constexpr std::size_t kArrivalBytes = 32;
@@ -89,12 +95,12 @@ std::size_t encoded_bytes(const Arrival& arrival);
 
 // The part of a direct call's record that is the rank's own; with it, the record has that many
 // bytes. Requires  room for kDirectArrivalBytes - kArrivalBytes.
-std::size_t encode_memory(const MemoryReferences& memory, CopiesPulled pulled, std::byte* out);
+std::size_t encode_memory(const MemoryReferences& memory, CopyWays copies, std::byte* out);
 
 // That part of a record, which has kArrivalBytes before it. Nothing when the bytes are none.
 std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record);
 // Requires  decode_memory(record).
-CopiesPulled decode_pulled(std::span<const std::byte> record);
+CopyWays decode_copies(std::span<const std::byte> record);
 
 // The part of the record that all ranks of a call share, bit for bit.
 void encode_signature(const Signature& signature, std::span<std::byte, kArrivalBytes> out);

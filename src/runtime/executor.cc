@@ -43,31 +43,11 @@ Executor::~Executor() {
     std::free(scratch_);
 }
 
-// Which program of the plan the call runs, as all ranks have agreed before it.
-auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
-    -> const SharedProgram& {
-  pulled_ = {};
-  attaches_ = leads_ = false;
-  const bool two_programs = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
-  const bool attachable = may_attach(call, plan);
-  may_pull_ = two_programs || attachable;
-  if (!may_pull_) return plan.program;
-  pulled_.now = options_.pulls.value_or(pull_choice_.pulls(call.signature));
-  attaches_ = pulled_.now && attachable;
-  // Where ranks share a core, how long a call takes says more of their turns.
-  leads_ = transport_.rank() == PullChoice::leader(call.signature, transport_.size()) &&
-           neighbours_.empty() && !options_.pulls && (two_programs || transport_.all_attached());
-  if (leads_) {
-    pulled_.next = pull_choice_.propose(call.signature);
-    pull_choice_.heard(call.signature, pulled_.next);
-  }
-  return pulled_.now && two_programs ? plan.pulled : plan.program;
-}
-
 bool Executor::repeats(const Call& call, const collectives::Plan& plan,
                        const SharedProgram& program) const {
-  return program == lowered_ && plan.settings == settings_ && call.blocks == nullptr &&
-         call_.blocks == nullptr && call.signature.count == call_.signature.count &&
+  return program == lowered_ && attaches() == laid_to_attach_ && plan.settings == settings_ &&
+         call.blocks == nullptr && call_.blocks == nullptr &&
+         call.signature.count == call_.signature.count &&
          call.signature.type == call_.signature.type && call.custom == nullptr;
 }
 
@@ -362,7 +342,8 @@ MemoryReferences Executor::export_memory(std::size_t peer) {
     if (bytes == 0) continue;
     Endpoint& endpoint = *stream(0, peer).endpoint;
     MemoryReference reference = endpoint.export_memory(own_memory(buffer), bytes);
-    if (attaches_ && !reference.addressable())
+    meets_plain_ |= !reference.addressable();
+    if (attaches() && !reference.addressable())
       reference = endpoint.attach_memory(own_memory(buffer), bytes);
     memory[static_cast<std::size_t>(buffer)] = reference;
     if (reference.addressable()) p.mine.add(buffer);
@@ -380,7 +361,7 @@ bool Executor::send_arrival(std::size_t peer) {
   if (room.data() == nullptr) return false;
   std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
   const std::size_t bytes =
-      direct ? encode_memory(export_memory(peer), pulled_, room.data() + kArrivalBytes)
+      direct ? encode_memory(export_memory(peer), copies_, room.data() + kArrivalBytes)
              : kArrivalBytes;
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   p.arrival_sent = true;
@@ -413,26 +394,11 @@ bool Executor::accept_arrival(std::size_t peer, std::span<const std::byte> recor
   if (call_.signature.direct) {
     const std::optional<MemoryReferences> memory = decode_memory(record);
     if (!memory) return refuse_nonsense(peer, record);
-    if (!agrees_on_copies(peer, decode_pulled(record)) || !import_memory(peer, *memory))
+    if (!agrees_on_copies(peer, decode_copies(record)) || !import_memory(peer, *memory))
       return false;
   }
   peers_[peer].arrival_due = false;
   if (--arrivals_due_ == 0 && is_timed()) all_there_ = flight::ticks();
-  return true;
-}
-
-// Takes the word of the rank that leads.
-bool Executor::agrees_on_copies(std::size_t peer, CopiesPulled theirs) {
-  if (theirs.now != pulled_.now) {
-    const auto verb = [](bool pulled) { return pulled ? "loads" : "stores"; };
-    fail(Status(StatusCode::internal,
-                fmt::format("rank {}: {}: it {} copies, and rank {} {} them: the ranks' words on "
-                            "this call were lost",
-                            transport_.rank(), to_string(call_.signature), verb(pulled_.now),
-                            rank_of(peer), verb(theirs.now))));
-    return false;
-  }
-  if (rank_of(peer) == leader() && may_pull_) pull_choice_.heard(call_.signature, theirs.next);
   return true;
 }
 
@@ -456,7 +422,10 @@ bool Executor::refuse_nonsense(std::size_t peer, std::span<const std::byte> reco
 bool Executor::import_memory(std::size_t peer, const MemoryReferences& memory) {
   for (Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const MemoryReference& reference = memory[static_cast<std::size_t>(buffer)];
-    if (!reference.addressable()) continue;
+    if (!reference.addressable()) {
+      meets_plain_ |= program_->peers()[peer].theirs(buffer);
+      continue;
+    }
     if (!locate(peer, buffer, reference)) {
       // One that has failed may have freed it since.
       if (hear_of_failures()) return false;
@@ -478,7 +447,8 @@ bool Executor::locate(std::size_t peer, Buffer buffer, const MemoryReference& re
   std::byte*& memory = p.memory[static_cast<std::size_t>(buffer)];
   Endpoint& endpoint = *stream(0, peer).endpoint;
   if (reference.attached()) {
-    if (!attaches_ || !endpoint.attached()) return false;
+    meets_plain_ = true;
+    if (!attaches() || !endpoint.attached()) return false;
     memory = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(reference.offset));
     p.attached.add(buffer);
   } else {

@@ -128,7 +128,7 @@ class Executor {
   bool misses_neighbour();
 
   // Whether the latest call loads copies that it could store, as was agreed before it.
-  bool pulls() const { return pulled_.now; }
+  bool pulls() const { return copies_.now != CopyWay::stored; }
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -262,7 +262,10 @@ class Executor {
   using SharedProgram = std::shared_ptr<const collectives::LoweredProgram>;
   const SharedProgram& choose_copies(const Call& call, const collectives::Plan& plan);
   Rank leader() const { return PullChoice::leader(call_.signature, transport_.size()); }
-  bool agrees_on_copies(std::size_t peer, CopiesPulled theirs);
+  bool agrees_on_copies(std::size_t peer, CopyWays theirs);
+  CopyWay agreed_way(const Signature& signature) const;
+  CopyWay second_way();
+  bool may_choose() const { return two_programs_ || attachable_; }
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
   Status set_up(const collectives::Plan& plan, const SharedProgram& shared);
   void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
@@ -352,15 +355,16 @@ class Executor {
   std::byte* memory_of(const Attempt& attempt, const CallOperand& operand) const;
 
   // Of memory that the system copies (executor_attached.cc).
+  bool attaches() const { return copies_.now == CopyWay::attached; }
   bool may_attach(const Call& call, const collectives::Plan& plan) const;
   bool is_attached(const CallOperand& message) const {
-    return attaches_ && message.is_message && message.way != Way::staged && !message.mine &&
+    return attaches() && message.is_message && message.way != Way::staged && !message.mine &&
            peers_[message.stream].attached(message.buffer);
   }
   void copy_attached(std::size_t bytes);
   bool copied(const Status& status);
   // Whether nothing went wrong while the system copied.
-  bool is_copied() const { return !attaches_ || status_.ok(); }
+  bool is_copied() const { return !attaches() || status_.ok(); }
 
   // Of calls that are not cut (executor_short.cc).
   bool advance_short();
@@ -457,9 +461,11 @@ class Executor {
   bool interrupted_ = false;  // the call failed under way
 
   Call call_;
-  CopiesPulled pulled_;
-  bool may_pull_ = false;        // there is something to agree on
-  bool attaches_ = false;        // in this call plain memory is shown to peers, for the system
+  CopyWays copies_;
+  bool two_programs_ = false;    // of the plan: one that stores copies, one that loads them
+  bool attachable_ = false;      // plain memory of the call may be copied by the system
+  bool meets_plain_ = false;     // and there is some, in this call or, before it, the latest
+  bool laid_to_attach_ = false;  // the call is cut so
   bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
   std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that this leads
   SharedProgram lowered_;

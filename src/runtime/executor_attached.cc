@@ -3,8 +3,8 @@
 // and messages travel direct; only point 4 of a step is another.
 //
 // Whether it is worth it, the rank that leads finds out by going both ways, as with copies that are
-// loaded or stored, and in the same word (pull_choice.hpp): a call that pulls also attaches. Only
-// calls that copy do it. Sums would need memory of their own to copy into, and queues are as quick.
+// loaded or stored, and in the same word (pull_choice.hpp). Only calls that copy do it. Sums would
+// need memory of their own to copy into, and queues are as quick.
 #include <algorithm>
 
 #include <fmt/format.h>

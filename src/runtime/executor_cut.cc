@@ -22,6 +22,9 @@ constexpr std::size_t kWindowMax = 8;
 // quarter of it calls take up to a fifth longer, at the double those that copy twice no longer find
 // in the cache what they have just read.
 constexpr std::size_t kDirectSliceBytes = 512 * 1024;
+// Of one that the system copies. Measured on a Xeon, all_gather of 16 MiB: 1.6 ms, and 2.0 in
+// slices as above.
+constexpr std::size_t kAttachedSliceBytes = 16 * 1024 * 1024;
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -35,11 +38,12 @@ Status Executor::choose_cut(const collectives::Plan& plan) {
   const bool may_be_longer = call_.signature.direct && transport_.size() == 2 &&
                              !program_->peers().empty() &&
                              plan.settings.slice_bytes >= frame_bytes_max_;
+  laid_to_attach_ = attaches();
   if (may_be_longer)
-    slices_if_direct_ =
-        std::min(*slices, collectives::slices_needed(program_->lowered().shape,
-                                                     call_.signature.count, element_bytes_,
-                                                     plan.settings.channels, kDirectSliceBytes));
+    slices_if_direct_ = std::min(
+        *slices, collectives::slices_needed(program_->lowered().shape, call_.signature.count,
+                                            element_bytes_, plan.settings.channels,
+                                            attaches() ? kAttachedSliceBytes : kDirectSliceBytes));
   // As it was the last time that there was anything to decide.
   cut_into(long_slices_ ? slices_if_direct_ : slices_by_frame_);
   return Status();

@@ -37,12 +37,11 @@ void Executor::lay_out_direct_round() {
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
-  const bool pulls = may_pull_ && options_.pulls.value_or(pull_choice_.pulls(call.signature));
-  const bool other_program = pulls && plan.pulled != nullptr;
+  if (may_choose()) copies_.now = agreed_way(call.signature);
+  const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (direct_round_.empty() || !done() || !status_.ok() ||
       !repeats(call, plan, other_program ? plan.pulled : plan.program))
     return false;
-  attaches_ = pulls && may_attach(call, plan);
   enter_again(call);
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
@@ -65,7 +64,7 @@ bool Executor::post_record(std::size_t peer) {
   const std::span<std::byte> room = endpoint.reserve(kDirectArrivalBytes);
   if (room.data() == nullptr) return false;
   std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
-  const std::size_t bytes = encode_memory(exported_[peer], pulled_, room.data() + kArrivalBytes);
+  const std::size_t bytes = encode_memory(exported_[peer], copies_, room.data() + kArrivalBytes);
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   peers_[peer].arrival_sent = true;
   return true;
@@ -111,8 +110,8 @@ bool Executor::await_record(std::size_t peer, int& looks) {
 bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record) {
   Peer& p = peers_[peer];
   const std::optional<MemoryReferences> memory = decode_memory(record);
-  const CopiesPulled pulled = decode_pulled(record);
-  if (!memory || pulled.now != pulled_.now) [[unlikely]]
+  const CopyWays copies = decode_copies(record);
+  if (!memory || copies.now != copies_.now) [[unlikely]]
     return false;
   p.theirs = p.attached = {};
   for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
@@ -121,7 +120,7 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
   }
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
-  if (rank_of(peer) == leader() && may_pull_) pull_choice_.heard(call_.signature, pulled.next);
+  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(call_.signature, copies.next);
   if (is_timed()) all_there_ = flight::ticks();
   p.endpoint->release();
   p.arrival_due = false;

@@ -15,9 +15,10 @@ namespace tutti::runtime {
 
 using kernels::StoreHint;
 
-// Where ranks share a core, how long a call takes says more of their turns.
+// Where ranks share a core, how long a call takes says more of their turns; what the system copies
+// goes its way.
 void Executor::choose_stores() {
-  finds_out_ = peers_read_at_once_ && neighbours_.empty() &&
+  finds_out_ = peers_read_at_once_ && neighbours_.empty() && !attaches() &&
                result_bytes_ >= StreamChoice::kLeastBytes &&
                result_bytes_ < options_.streaming_bytes;
   streaming_ = finds_out_ ? stream_choice_.streams(call_.signature.collective, result_bytes_)
@@ -26,7 +27,7 @@ void Executor::choose_stores() {
 
 // Of the call, from when all were there.
 void Executor::note_time(std::uint64_t ticks) {
-  if (leads_) pull_choice_.took(call_.signature, pulled_.now, ticks);
+  if (leads_) pull_choice_.took(call_.signature, copies_.now, second_way(), ticks);
   if (finds_out_) stream_choice_.took(ticks);
 }
 
@@ -70,7 +71,7 @@ void Executor::add_destination(const CallOperand& operand, std::byte* destinatio
 
 // From source_pointers_ to destination_pointers_ and far_pointers_.
 void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
-  if (attaches_ && (attached_source_ != nullptr || !attached_destinations_.empty())) [[unlikely]]
+  if (attaches() && (attached_source_ != nullptr || !attached_destinations_.empty())) [[unlikely]]
     return copy_attached(elements * element_bytes_);
   const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
   if (far_pointers_.all().empty()) return store(kind, finish, elements, own);

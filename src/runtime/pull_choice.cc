@@ -5,21 +5,29 @@
 #include <bit>
 
 namespace tutti::runtime {
+namespace {
+
+std::size_t table(CopyWay second) { return second == CopyWay::attached ? 1 : 0; }
+
+}  // namespace
 
 std::size_t PullChoice::kind_of(const Signature& call) {
   const auto power = static_cast<std::size_t>(std::bit_width(call.count * size_of(call.type)));
   return std::min(power, kSizes - 1) + kSizes * static_cast<std::size_t>(call.collective);
 }
 
-bool PullChoice::propose(const Signature& call) {
-  if (!times_) times_ = std::make_unique<std::array<TwoWays, kKinds>>();
-  return (*times_)[kind_of(call)].next() == 1;
+CopyWay PullChoice::propose(const Signature& call, CopyWay second) {
+  std::unique_ptr<Kinds>& times = times_[table(second)];
+  if (!times) times = std::make_unique<Kinds>();
+  return (*times)[kind_of(call)].next() == 1 ? second : CopyWay::stored;
 }
 
-void PullChoice::took(const Signature& call, bool pulled, std::uint64_t ticks) {
-  if (!times_ || call.count == 0) return;
+// One that went a way that says nothing of these two, as buffers are others now, is passed over.
+void PullChoice::took(const Signature& call, CopyWay way, CopyWay second, std::uint64_t ticks) {
+  const std::unique_ptr<Kinds>& times = times_[table(second)];
+  if (!times || call.count == 0 || (way != CopyWay::stored && way != second)) return;
   const auto bytes = static_cast<double>(call.count * size_of(call.type));
-  (*times_)[kind_of(call)].took(pulled ? 1 : 0, static_cast<double>(ticks) / bytes);
+  (*times)[kind_of(call)].took(way == second ? 1 : 0, static_cast<double>(ticks) / bytes);
 }
 
 }  // namespace tutti::runtime

@@ -1,6 +1,7 @@
-// pull_choice.hpp: whether ranks that copy from everybody to everybody store what the others need
-// or load what they need themselves, agreed call by call. Where memory can be copied by the system
-// only (executor_attached.cc), whether it is, rather than sent through queues.
+// pull_choice.hpp: how what is only copied gets from rank to rank, where there are two ways of it,
+// agreed call by call: whether ranks that copy from everybody to everybody store what the others
+// need or load what they need themselves; and whether plain memory goes through queues or is copied
+// by the system (executor_attached.cc).
 //
 // Which is quicker depends on whether the cores share a cache, which a virtual machine may change
 // at any moment. All ranks must do the same, and cannot ask each other first. So one rank leads: it
@@ -32,25 +33,29 @@ class PullChoice {
     return has_root(call.collective) ? call.root : 0;
   }
 
-  // Whether a call loads: what the latest one of its kind said of it; else it stores.
-  bool pulls(const Signature& call) const { return agreed_[kind_of(call)]; }
+  // How a call copies: what the latest one of its kind said of it; else it stores.
+  CopyWay way(const Signature& call) const { return agreed_[kind_of(call)]; }
 
   // What the leader's record of a call said of the next one.
-  void heard(const Signature& call, bool next) { agreed_[kind_of(call)] = next; }
+  void heard(const Signature& call, CopyWay next) { agreed_[kind_of(call)] = next; }
 
-  // The leader's part. What its record is to say; heard() is for itself, too.
-  bool propose(const Signature& call);
-  // How long a call took from when all were there, in any unit.
-  void took(const Signature& call, bool pulled, std::uint64_t ticks);
+  // The leader's part. What its record is to say; heard() is for itself, too. `second`: what the
+  // next call may do instead of storing.
+  // Requires  `second` is not stored.
+  CopyWay propose(const Signature& call, CopyWay second);
+  // How long a call took from when all were there, in any unit; `second` as it may be for a call
+  // between the same buffers.
+  void took(const Signature& call, CopyWay way, CopyWay second, std::uint64_t ticks);
 
  private:
-  // By collective, and by powers of two of a block.
+  // By collective, by powers of two of a block, and by the second way.
   static constexpr std::size_t kSizes = 48;
   static constexpr std::size_t kKinds = std::size(kAllCollectives) * kSizes;
+  using Kinds = std::array<TwoWays, kKinds>;
   static std::size_t kind_of(const Signature& call);
 
-  std::array<bool, kKinds> agreed_{};
-  std::unique_ptr<std::array<TwoWays, kKinds>> times_;  // the leader's, once needed
+  std::array<CopyWay, kKinds> agreed_{};
+  std::array<std::unique_ptr<Kinds>, 2> times_;  // the leader's, once needed
 };
 
 }  // namespace tutti::runtime

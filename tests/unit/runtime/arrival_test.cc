@@ -33,30 +33,34 @@ TEST(Arrival, ComesBackAsItWas) {
     Arrival arrival{some_call(), {}, {}};
     arrival.signature.direct = direct;
     if (direct) arrival.memory[1] = {2, 4096};
-    arrival.pulled = {direct, false};
+    if (direct) arrival.copies = {CopyWay::attached, CopyWay::stored};
     std::array<std::byte, kDirectArrivalBytes> bytes{};
     encode(arrival, bytes);
     const auto back = decode_arrival(std::span(bytes).first(encoded_bytes(arrival)));
     ASSERT_TRUE(back);
     EXPECT_EQ(back->signature, arrival.signature);
     EXPECT_EQ(back->memory[1].offset, arrival.memory[1].offset);
-    EXPECT_EQ(back->pulled, arrival.pulled);
+    EXPECT_EQ(back->copies, arrival.copies);
   }
 }
 
 TEST(Arrival, TellsHowCopiesTravel) {
-  for (const bool now : {false, true})
-    for (const bool next : {false, true}) {
+  constexpr CopyWay kWays[] = {CopyWay::stored, CopyWay::pulled, CopyWay::attached};
+  for (const CopyWay now : kWays)
+    for (const CopyWay next : kWays) {
       Arrival arrival{some_call(), {}, {}};
       arrival.signature.direct = true;
       arrival.memory[2] = {2, 4096};
-      arrival.pulled = {now, next};
+      arrival.copies = {now, next};
       std::vector<std::byte> bytes(encoded_bytes(arrival));
       encode(arrival, bytes);
       ASSERT_TRUE(decode_memory(bytes));
-      EXPECT_EQ(decode_pulled(bytes), arrival.pulled);
-      bytes[kArrivalBytes] |= std::byte{32};
-      EXPECT_FALSE(decode_memory(bytes)) << "a bit that means nothing";
+      EXPECT_EQ(decode_copies(bytes), arrival.copies);
+      for (const unsigned nonsense : {0x18U, 0x60U, 0x80U}) {
+        std::vector<std::byte> broken = bytes;
+        broken[kArrivalBytes] |= static_cast<std::byte>(nonsense);
+        EXPECT_FALSE(decode_memory(broken)) << nonsense << ": ways that there are not";
+      }
     }
 }
 
@@ -93,7 +97,7 @@ TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
     if (told == 0) continue;
     std::fill(bytes.begin() + 33, bytes.begin() + 37, std::byte{0});
     EXPECT_FALSE(decode_arrival(bytes)) << "tells of memory, and says that there is none";
-    bytes[32] = std::byte{32};
+    bytes[32] = std::byte{128};
     EXPECT_FALSE(decode_arrival(bytes)) << "a bit that means nothing";
   }
 }

@@ -13,22 +13,23 @@ Signature call_of(Collective collective, std::size_t count) {
   return signature;
 }
 
-// A call of the leader and a follower; ticks by whether it pulls. Returns whether it did.
+// A call of the leader and a follower; ticks by whether it stores. Returns whether it did not.
 bool make_call(PullChoice& leader, PullChoice& follower, const Signature& call,
-               std::uint64_t stores, std::uint64_t loads) {
-  const bool pulls = leader.pulls(call);
-  EXPECT_EQ(follower.pulls(call), pulls);
-  const bool next = leader.propose(call);
+               std::uint64_t stores, std::uint64_t otherwise, CopyWay second) {
+  const CopyWay way = leader.way(call);
+  EXPECT_EQ(follower.way(call), way);
+  const CopyWay next = leader.propose(call, second);
   leader.heard(call, next);
   follower.heard(call, next);
-  leader.took(call, pulls, pulls ? loads : stores);
-  return pulls;
+  leader.took(call, way, second, way == CopyWay::stored ? stores : otherwise);
+  return way != CopyWay::stored;
 }
 
 int pulled(PullChoice& leader, PullChoice& follower, const Signature& call, int calls,
-           std::uint64_t stores, std::uint64_t loads) {
+           std::uint64_t stores, std::uint64_t otherwise, CopyWay second = CopyWay::pulled) {
   int count = 0;
-  for (int i = 0; i < calls; ++i) count += make_call(leader, follower, call, stores, loads) ? 1 : 0;
+  for (int i = 0; i < calls; ++i)
+    count += make_call(leader, follower, call, stores, otherwise, second) ? 1 : 0;
   return count;
 }
 
@@ -37,7 +38,7 @@ TEST(PullChoice, TheQuickerWayIsAgreedOn) {
     const Signature call = call_of(collective, 10'000);
     PullChoice leader;
     PullChoice follower;
-    EXPECT_FALSE(leader.pulls(call));
+    EXPECT_EQ(leader.way(call), CopyWay::stored);
     pulled(leader, follower, call, 20, 3'000, 1'000);
     EXPECT_GE(pulled(leader, follower, call, 1000, 3'000, 1'000), 950);
     EXPECT_LE(pulled(leader, follower, call, 1000, 1'000, 3'000), 200) << "times have changed";
@@ -49,11 +50,23 @@ TEST(PullChoice, SizesAndCollectivesAreDifferentKinds) {
   PullChoice follower;
   const Signature one = call_of(Collective::all_gather, 1'000);
   pulled(leader, follower, one, 50, 3'000, 1'000);
-  EXPECT_TRUE(leader.pulls(one));
-  EXPECT_FALSE(leader.pulls(call_of(Collective::all_to_all, 1'000)));
-  EXPECT_FALSE(leader.pulls(call_of(Collective::all_gather, 4'000)));
-  EXPECT_FALSE(leader.pulls(call_of(Collective::all_gather, 0)));
-  EXPECT_FALSE(leader.pulls(call_of(Collective::all_gather, kCountMax)));
+  EXPECT_EQ(leader.way(one), CopyWay::pulled);
+  EXPECT_EQ(leader.way(call_of(Collective::all_to_all, 1'000)), CopyWay::stored);
+  EXPECT_EQ(leader.way(call_of(Collective::all_gather, 4'000)), CopyWay::stored);
+  EXPECT_EQ(leader.way(call_of(Collective::all_gather, 0)), CopyWay::stored);
+  EXPECT_EQ(leader.way(call_of(Collective::all_gather, kCountMax)), CopyWay::stored);
+}
+
+// Buffers that peers can reach and such that they cannot may take turns.
+TEST(PullChoice, PlainMemoryIsTimedByItself) {
+  const Signature call = call_of(Collective::all_gather, 1'000'000);
+  PullChoice leader;
+  PullChoice follower;
+  pulled(leader, follower, call, 20, 1'000, 3'000, CopyWay::pulled);
+  pulled(leader, follower, call, 20, 3'000, 1'000, CopyWay::attached);
+  EXPECT_GE(pulled(leader, follower, call, 100, 3'000, 1'000, CopyWay::attached), 85);
+  EXPECT_LE(pulled(leader, follower, call, 100, 1'000, 3'000, CopyWay::pulled), 20);
+  EXPECT_GE(pulled(leader, follower, call, 100, 3'000, 1'000, CopyWay::attached), 85);
 }
 
 // Who leads is through with a call when it is over.

@@ -1,0 +1,59 @@
+// How a call copies where there are two ways of it (pull_choice.hpp): what this rank does in it,
+// what it says of the next one where it leads, and what it hears.
+#include <fmt/format.h>
+
+#include "runtime/executor.hpp"
+
+namespace tutti::runtime {
+
+// Which program of the plan the call runs, as all ranks have agreed before it.
+auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
+    -> const SharedProgram& {
+  copies_ = {};
+  leads_ = false;
+  two_programs_ = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
+  attachable_ = may_attach(call, plan);
+  if (!two_programs_ && !attachable_) return plan.program;
+  copies_.now = agreed_way(call.signature);
+  // Where ranks share a core, how long a call takes says more of their turns.
+  leads_ = transport_.rank() == PullChoice::leader(call.signature, transport_.size()) &&
+           neighbours_.empty() && !options_.pulls;
+  if (leads_ && second_way() != CopyWay::stored) {
+    copies_.next = pull_choice_.propose(call.signature, second_way());
+    pull_choice_.heard(call.signature, copies_.next);
+  }
+  meets_plain_ = false;
+  return copies_.now != CopyWay::stored && two_programs_ ? plan.pulled : plan.program;
+}
+
+// As it was said, or is wished.
+CopyWay Executor::agreed_way(const Signature& signature) const {
+  if (!options_.pulls) return pull_choice_.way(signature);
+  if (!*options_.pulls) return CopyWay::stored;
+  return attachable_ ? CopyWay::attached : CopyWay::pulled;
+}
+
+// What calls like this one may do instead of storing, as far as the latest one showed.
+CopyWay Executor::second_way() {
+  if (meets_plain_ && attachable_ && transport_.all_attached()) return CopyWay::attached;
+  return two_programs_ ? CopyWay::pulled : CopyWay::stored;
+}
+
+// Takes the word of the rank that leads.
+bool Executor::agrees_on_copies(std::size_t peer, CopyWays theirs) {
+  if (theirs.now != copies_.now) {
+    const auto verb = [](CopyWay way) {
+      return way == CopyWay::stored ? "stores" : way == CopyWay::pulled ? "loads" : "attaches";
+    };
+    fail(Status(StatusCode::internal,
+                fmt::format("rank {}: {}: it {} copies, and rank {} {} them: the ranks' words on "
+                            "this call were lost",
+                            transport_.rank(), to_string(call_.signature), verb(copies_.now),
+                            rank_of(peer), verb(theirs.now))));
+    return false;
+  }
+  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(call_.signature, theirs.next);
+  return true;
+}
+
+}  // namespace tutti::runtime
