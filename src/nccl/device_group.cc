@@ -147,6 +147,20 @@ Result<bool> DeviceGroup::launch(Rank rank, const Call& call, void* stream) {
   return true;
 }
 
+std::uint64_t DeviceGroup::register_memory(Rank rank, const void* memory, std::size_t bytes) {
+  const auto made = this->rank(rank).register_memory(memory, bytes);
+  if (made.ok()) return *made;
+  const std::lock_guard lock(mutex_);
+  if (told_.insert(made.status().message()).second)
+    log().info(fmt::format("rank {}: registered memory goes through slots: {}", rank,
+                           made.status().message()));
+  return 0;
+}
+
+Status DeviceGroup::deregister_memory(Rank rank, std::uint64_t registration) {
+  return this->rank(rank).deregister_memory(registration);
+}
+
 Status DeviceGroup::failure(Rank rank) const { return this->rank(rank).failure(); }
 
 Status DeviceGroup::wait(Rank rank) const {

@@ -73,6 +73,13 @@ class DeviceGroup {
   // Errors    invalid_argument: this rank's call cannot be right; what an earlier one failed with.
   Result<bool> launch(Rank rank, const Call& call, void* stream);
 
+  // From now on calls whose buffers are in this memory go direct where ranks are processes of one
+  // host, as soon as all of them have it mapped; why it cannot be is told once (NCCL_DEBUG=INFO).
+  // 0: there is nothing to be given back.
+  std::uint64_t register_memory(Rank rank, const void* memory, std::size_t bytes);
+  // Blocking  until no peer has it mapped any more. Errors  as GpuRank::deregister_memory().
+  Status deregister_memory(Rank rank, std::uint64_t registration);
+
   // How the rank's calls went that are over by now.
   Status failure(Rank rank) const;
   // Blocks until the rank's calls are over that were enqueued before, but for those of graphs, or
@@ -99,7 +106,7 @@ class DeviceGroup {
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;                       // guards what follows
   std::map<int, Rank> on_default_stream_;  // of a device: the rank that calls on it
-  std::set<std::string> told_;             // why kernels made what copies were to make
+  std::set<std::string> told_;             // why what was asked for is not done
   std::unique_ptr<PeerWatch> watch_;       // goes first
 };
 

@@ -304,6 +304,7 @@ Result<std::shared_ptr<DeviceGroup>> join_group(Communicator& communicator,
   seat.connect = [&] {
     return runtime::connect_beside(runtime::CommunicatorAccess::state(communicator));
   };
+  seat.tell = [](const std::string& text) { log().info(text); };
   Status exchanged;  // told from what the ranks found out together
   seat.exchange = [&](const std::string& text) {
     auto texts = exchange(communicator, text);

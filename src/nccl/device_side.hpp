@@ -82,6 +82,15 @@ class DeviceSide {
   // Errors  unsupported: a stream where there is no driver; those of the driver.
   Result<bool> enqueue(Comm& comm, void* stream, std::vector<Call> calls);
 
+  // Memory of the rank's device that calls will use; the same as the group's, and nothing without
+  // one. Requires  the communicator is ready.
+  std::uint64_t register_memory(Rank rank, const void* memory, std::size_t bytes) {
+    return group_ ? group_->register_memory(rank, memory, bytes) : 0;
+  }
+  Status deregister_memory(Rank rank, std::uint64_t registration) {
+    return group_ && registration != 0 ? group_->deregister_memory(rank, registration) : Status();
+  }
+
   // How the calls went that kernels have made by now.
   Status kernel_failure(Rank rank) const { return group_ ? group_->failure(rank) : Status(); }
   // Ends those that kernels make or are to make. Threading: any thread.

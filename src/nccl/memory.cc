@@ -14,16 +14,22 @@
 struct ncclWindow_vidmem {
   const tutti::nccl::Comm* comm;
   void* memory;
+  std::uint64_t registration;
 };
 
 namespace tutti::nccl {
 namespace {
 
+struct Registered {
+  const Comm* comm = nullptr;
+  std::uint64_t registration = 0;  // with the ranks of its devices; 0: none
+};
+
 // What callers hold.
 struct Holdings {
   std::mutex mutex;
-  std::map<void*, transport::cuda::Context> allocated;  // null: host memory
-  std::map<void*, std::unique_ptr<char>> registered;    // by handle
+  std::map<void*, transport::cuda::Context> allocated;      // null: host memory
+  std::map<void*, std::unique_ptr<Registered>> registered;  // by handle
   std::map<ncclWindow_t, std::unique_ptr<ncclWindow_vidmem>> windows;
 };
 
@@ -41,12 +47,23 @@ Status check_range(const void* memory, std::size_t bytes) {
   return Status();
 }
 
-// For what it is worth: see the head of the header.
-void share(const void* memory, std::size_t bytes) {
+// For what it is worth: see the head of the header. The registration of a device's memory, or 0.
+std::uint64_t share(Comm& comm, const void* memory, std::size_t bytes) {
   const auto kind = memory_kind_of(loaded_driver(), memory);
-  if (!kind.ok() || kind->device) return;
+  if (!kind.ok()) return 0;
+  if (kind->device)
+    return comm.phase() == Comm::Phase::ready
+               ? comm.device_side().register_memory(comm.rank(), memory, bytes)
+               : 0;
   if (const Status shared = register_memory(memory, bytes); !shared.ok())
     log().info(fmt::format("calls copy through queues: {}", shared.to_string()));
+  return 0;
+}
+
+// Also of a communicator that was finalized: peers have its memory mapped until it goes.
+Status unshare(Comm& comm, std::uint64_t registration) {
+  if (comm.phase() == Comm::Phase::making) return Status();
+  return comm.device_side().deregister_memory(comm.rank(), registration);
 }
 
 }  // namespace
@@ -88,21 +105,30 @@ Status free_memory(void* memory) {
   return loaded_driver()->deallocate(memory);
 }
 
-Result<void*> register_buffer(void* memory, std::size_t bytes) {
+Result<void*> register_buffer(const std::shared_ptr<Comm>& comm, void* memory, std::size_t bytes) {
   TUTTI_TRY(check_range(memory, bytes));
-  share(memory, bytes);
-  auto token = std::make_unique<char>();
-  void* const handle = token.get();
+  auto made = std::make_unique<Registered>();
+  made->comm = comm.get();
+  made->registration = share(*comm, memory, bytes);
+  void* const handle = made.get();
   const std::lock_guard lock(holdings().mutex);
-  holdings().registered[handle] = std::move(token);
+  holdings().registered[handle] = std::move(made);
   return handle;
 }
 
-Status deregister_buffer(void* handle) {
+Status deregister_buffer(Comm& comm, void* handle) {
   if (handle == nullptr) return Status();
-  const std::lock_guard lock(holdings().mutex);
-  if (holdings().registered.erase(handle) == 1) return Status();
-  return refuse("this is no handle of ncclCommRegister, or was given back before");
+  std::uint64_t registration = 0;
+  {
+    const std::lock_guard lock(holdings().mutex);
+    const auto found = holdings().registered.find(handle);
+    if (found == holdings().registered.end() || found->second->comm != &comm)
+      return refuse(
+          "this is no handle of ncclCommRegister of this communicator, or was given back before");
+    registration = found->second->registration;
+    holdings().registered.erase(found);
+  }
+  return unshare(comm, registration);
 }
 
 Result<ncclWindow_t> register_window(const std::shared_ptr<Comm>& comm, void* memory,
@@ -111,21 +137,25 @@ Result<ncclWindow_t> register_window(const std::shared_ptr<Comm>& comm, void* me
   constexpr int kKnown = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING | NCCL_WIN_GIN_ONLY;
   if ((flags & ~kKnown) != 0)
     return Status(StatusCode::invalid_argument, fmt::format("{:#x} is no flag of a window", flags));
-  share(memory, bytes);
-  auto window = std::make_unique<ncclWindow_vidmem>(ncclWindow_vidmem{comm.get(), memory});
+  auto window = std::make_unique<ncclWindow_vidmem>(
+      ncclWindow_vidmem{comm.get(), memory, share(*comm, memory, bytes)});
   const ncclWindow_t handle = window.get();
   const std::lock_guard lock(holdings().mutex);
   holdings().windows[handle] = std::move(window);
   return handle;
 }
 
-Status deregister_window(const Comm& comm, ncclWindow_t window) {
-  const std::lock_guard lock(holdings().mutex);
-  const auto found = holdings().windows.find(window);
-  if (found == holdings().windows.end() || found->second->comm != &comm)
-    return refuse("this is no window of this communicator, or was given back before");
-  holdings().windows.erase(found);
-  return Status();
+Status deregister_window(Comm& comm, ncclWindow_t window) {
+  std::uint64_t registration = 0;
+  {
+    const std::lock_guard lock(holdings().mutex);
+    const auto found = holdings().windows.find(window);
+    if (found == holdings().windows.end() || found->second->comm != &comm)
+      return refuse("this is no window of this communicator, or was given back before");
+    registration = found->second->registration;
+    holdings().windows.erase(found);
+  }
+  return unshare(comm, registration);
 }
 
 Result<void*> window_memory(const Comm& comm, ncclWindow_t window) {

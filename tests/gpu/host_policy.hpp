@@ -76,6 +76,12 @@ class HostPolicy {
   std::uint64_t load_relaxed(const std::uint64_t* from) const {
     return std::atomic_ref(*const_cast<std::uint64_t*>(from)).load(std::memory_order_relaxed);
   }
+  void store_first(std::uint64_t* to, std::uint64_t value) {
+    std::atomic_ref(*to).store(value, std::memory_order_seq_cst);
+  }
+  std::uint64_t load_later(const std::uint64_t* from) const {
+    return std::atomic_ref(*const_cast<std::uint64_t*>(from)).load(std::memory_order_seq_cst);
+  }
   bool claim(std::uint32_t* word) {
     return std::atomic_ref(*word).exchange(1, std::memory_order_relaxed) == 0;
   }

@@ -38,7 +38,9 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
                     memory.regions.data(),
                     memory.peers.data(),
                     memory.sequences.data(),
-                    &memory.error};
+                    &memory.error,
+                    nullptr,
+                    nullptr};
   }
 }
 
@@ -48,7 +50,9 @@ std::byte* HostWorld::control(std::size_t rank) {
 }
 
 void HostWorld::share(Rank rank, std::byte* arena) {
-  for (auto& memory : ranks_) memory->regions[2 * static_cast<std::size_t>(rank) + 1] = arena;
+  for (auto& memory : ranks_)
+    memory->regions[2 * static_cast<std::size_t>(rank) + 1] =
+        reinterpret_cast<std::uint64_t>(arena);
 }
 
 bool HostWorld::run(std::span<const Job> jobs, Before before, void* context) {
@@ -84,6 +88,26 @@ bool HostWorld::run_thread(Block& block, Team team, std::size_t rank, std::uint3
     if (!well) return false;
   }
   return true;
+}
+
+void HostWorld::put_up_gates() {
+  for (auto& memory : ranks_) {
+    memory->gates.resize(2);
+    memory->visits.resize(shape_.channels);
+    memory->world.gates = memory->gates.data();
+    memory->world.visits = memory->visits.data();
+  }
+}
+
+void HostWorld::set_gate(Rank rank, std::uint32_t generation) {
+  std::atomic_ref(ranks_[static_cast<std::size_t>(rank)]->gates[1]).store(generation);
+}
+
+std::uint64_t HostWorld::visits(Rank rank, std::uint32_t channel) {
+  Barrier nobody(1);
+  HostPolicy policy(nobody, {});
+  return policy.load_acquire(Site::visit_see,
+                             &ranks_[static_cast<std::size_t>(rank)]->visits[channel]);
 }
 
 void HostWorld::abort(Rank rank) {

@@ -42,6 +42,12 @@ class HostWorld {
   using Before = void (*)(void* context, std::size_t rank, std::size_t job);
   bool run(std::span<const Job> jobs, Before before = nullptr, void* context = nullptr);
 
+  // From now on the region comes and goes as the rank's gate says, which is closed.
+  void put_up_gates();
+  void set_gate(Rank rank, std::uint32_t generation);
+  // Even: no block of the channel is in a call in which it touches memory directly.
+  std::uint64_t visits(Rank rank, std::uint32_t channel);
+
   // As the host aborts; any rank's memory will do.
   void abort(Rank rank);
   // What a rank failed of, once it has; Why::none before.
@@ -59,7 +65,9 @@ class HostWorld {
     std::vector<std::byte*> inboxes;
     std::vector<std::byte*> outboxes;
     std::vector<std::uint64_t*> notices;
-    std::vector<std::byte*> regions;
+    std::vector<std::uint64_t> regions;
+    std::vector<std::uint64_t> gates;
+    std::vector<std::uint64_t> visits;
     std::vector<PeerState> peers;
     std::vector<std::uint64_t> sequences;
     ErrorRecord error;

@@ -151,12 +151,19 @@ Result<std::byte*> HostDevice::allocate(std::size_t bytes) {
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
   std::memset(memory, 0xa5, whole);
   ++allocations_;
+  const std::lock_guard lock(mutex_);
+  made_[memory + whole] = {memory, bytes, ++last_id_};
   return memory;
 }
 
 void HostDevice::deallocate(std::byte* memory) {
   wait_for_all();
   if (look_) look_();
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.upper_bound(memory);
+    if (found != made_.end() && found->second.begin == memory) made_.erase(found);
+  }
   std::free(memory);
   --allocations_;
 }
@@ -184,8 +191,15 @@ Status HostDevice::copy_in(void* to, const void* from, std::size_t bytes) {
   return Status();
 }
 
+// The same: kernels write such words.
 Status HostDevice::copy_out(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  if (bytes == sizeof(std::uint64_t)) {
+    const std::uint64_t value =
+        std::atomic_ref(*static_cast<std::uint64_t*>(const_cast<void*>(from))).load();
+    std::memcpy(to, &value, sizeof value);
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
   return Status();
 }
 
@@ -202,6 +216,13 @@ Status HostDevice::reach(Device& peer) {
 
 bool HostDevice::is_reachable(const void* memory) const { return memory != nullptr && reachable_; }
 
+Result<Allocation> HostDevice::allocation_of(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto found = made_.upper_bound(static_cast<const std::byte*>(memory));
+  if (found != made_.end() && found->second.begin <= memory) return found->second;
+  return Status(StatusCode::system_error, "this memory is not the device's");
+}
+
 Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {
   MemoryHandle handle = {};
   std::memcpy(handle.data(), &memory, sizeof memory);
@@ -209,7 +230,7 @@ Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {
 }
 
 Result<std::byte*> HostDevice::import_memory(const MemoryHandle& handle) {
-  if (!options_.reaches_peers)
+  if (!options_.reaches_peers || !importing_)
     return Status(StatusCode::unsupported,
                   fmt::format("{} cannot load and store another's memory", name()));
   std::byte* memory = nullptr;

@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -43,6 +44,7 @@ class HostDevice final : public Device {
   // The next allocation that is asked for fails.
   void fail_next_allocation() { fails_ = true; }
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  void set_importing(bool importing) { importing_ = importing; }
   // The stream does nothing until `opened` is ready.
   void hold(StreamHandle stream, std::future<void> opened);
   // Done before memory goes. Requires  nobody gives memory back meanwhile.
@@ -59,6 +61,7 @@ class HostDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  Result<Allocation> allocation_of(const void* memory) override;
   // What stands for another process in tests has the same addresses.
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
@@ -106,9 +109,12 @@ class HostDevice final : public Device {
   std::atomic<int> imports_ = 0;
   std::atomic<bool> fails_ = false;
   std::atomic<bool> reachable_ = true;
+  std::atomic<bool> importing_ = true;
   std::function<void()> look_;
   mutable std::mutex mutex_;  // of what stands below
   Launch last_launch_;
+  std::map<const std::byte*, Allocation> made_;  // by where they end
+  std::uint64_t last_id_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;  // the first one is the default stream
 };
 

@@ -75,6 +75,7 @@ static_assert(cuda::kCaptureModeThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOC
 static_assert(cuda::kDeviceMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(cuda::kDeviceMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(cuda::kDeviceMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(cuda::kPointerBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 static_assert(cuda::kPointerIsIpcCapable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
 static_assert(cuda::kFunctionRegisters == CU_FUNC_ATTRIBUTE_NUM_REGS);
 
@@ -90,6 +91,7 @@ static_assert(kSame<decltype(F::cuOccupancyMaxActiveBlocksPerMultiprocessor),
                     decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor)>);
 static_assert(kSame<decltype(F::cuLaunchKernel), decltype(&cuLaunchKernel)>);
 static_assert(kSame<decltype(F::cuMemcpyAsync), decltype(&cuMemcpyAsync)>);
+static_assert(kSame<decltype(F::cuMemGetAddressRange_v2), decltype(&cuMemGetAddressRange_v2)>);
 static_assert(kSame<decltype(F::cuPointerGetAttribute), decltype(&cuPointerGetAttribute)>);
 static_assert(kSame<decltype(F::cuStreamBeginCapture_v2), decltype(&cuStreamBeginCapture)>);
 static_assert(kSame<decltype(F::cuStreamEndCapture), decltype(&cuStreamEndCapture)>);

@@ -47,6 +47,7 @@ struct Member {
   std::vector<int> hosts;
   std::unique_ptr<GpuWorld> world;
   Status status;
+  std::function<void(const std::string&)> tell;
 };
 
 // Where `hosts` are several: a number for each rank.
@@ -88,6 +89,7 @@ inline void join_all(std::vector<Member>& members, const GpuOptions& options = s
       return table.exchange(rank, mine);
     };
     seat.hosts = member.hosts;
+    seat.tell = member.tell;
     seat.connect = [&]() -> Result<std::unique_ptr<Transport>> {
       return transport::make_memory_transport(network, rank);
     };

@@ -49,9 +49,10 @@ ncclResult_t pncclMemFree(void* ptr) {
 
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   return answer("ncclCommRegister", [&] {
-    TUTTI_TRY(find_comm(comm));
+    const auto found = find_comm(comm);
+    TUTTI_TRY(found);
     TUTTI_TRY(check_pointer(handle, "handle"));
-    const auto made = register_buffer(buff, size);
+    const auto made = register_buffer(*found, buff, size);
     TUTTI_TRY(made);
     *handle = *made;
     return Status();
@@ -60,8 +61,9 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, v
 
 ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
   return answer("ncclCommDeregister", [&] {
-    TUTTI_TRY(find_comm(comm));
-    return deregister_buffer(handle);
+    const auto found = find_comm(comm);
+    TUTTI_TRY(found);
+    return deregister_buffer(**found, handle);
   });
 }
 

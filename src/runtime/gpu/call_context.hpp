@@ -11,6 +11,8 @@
 //   sync(), sync_or(flag)        all threads of the block; the second tells whether any had a flag
 //   store_release(site, p, v), load_acquire(site, p)    at the scope of the system
 //   store_relaxed(p, v), load_relaxed(p)                the same
+//   store_first(p, v), load_later(p)                    the same, of which no load comes before a
+//                                                       store that the thread made earlier
 //   claim(p)                     whether this one is the first, in this rank
 //   store_word(p, data, flag), load_word(p, flag, data) both halves at once
 //   now_ns(), pause()
@@ -51,6 +53,7 @@ struct BlockShared {
   std::uint64_t piece_bytes = 0;    // of the chunk that is being done
   std::uint64_t payload_bytes = 0;  // of all of the step's, as they lie in a slot
   std::uint32_t addressable = 0;    // of the own buffers, by bits
+  bool visits = false;              // that this call counts as a visit to regions
   Place places[kOperandsMax];
   std::byte* pointers[kOperandsMax];
   std::uint32_t flags[kOperandsMax];

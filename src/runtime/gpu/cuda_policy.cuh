@@ -40,6 +40,13 @@ class CudaPolicy {
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
   }
+  __device__ __forceinline__ void store_first(std::uint64_t* to, std::uint64_t value) {
+    store_relaxed(to, value);
+    asm volatile("fence.sc.sys;" ::: "memory");
+  }
+  __device__ __forceinline__ std::uint64_t load_later(const std::uint64_t* from) {
+    return load_acquire(Site::visit_see, from);
+  }
   __device__ __forceinline__ bool claim(std::uint32_t* word) {
     return atomicCAS(word, 0U, 1U) == 0;
   }

@@ -29,8 +29,10 @@ inline constexpr std::size_t kBufferCount = 3;   // by Buffer
 // mapped. Region 0 is none: what lies there cannot be addressed.
 struct MemoryRef {
   std::uint32_t region = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t generation = 0;  // of a region that comes and goes: which one of that number
   std::uint64_t offset = 0;
+
+  friend bool operator==(const MemoryRef&, const MemoryRef&) = default;
 };
 
 // What a rank tells each peer when it enters a call in which messages may travel direct.
@@ -179,10 +181,16 @@ struct DeviceWorld {
   std::byte* const* inboxes = nullptr;      // by rank: what it tells this one
   std::byte* const* outboxes = nullptr;     // by rank: what this one tells it, as it is mapped here
   std::uint64_t* const* notices = nullptr;  // by rank: its first word, the same
-  std::byte* const* region_bases = nullptr;  // by rank and region: its memory, the same
-  PeerState* peers = nullptr;                // by channel and rank
-  std::uint64_t* sequences = nullptr;        // by channel: calls so far
+  const std::uint64_t* region_bases = nullptr;  // by rank and region: its address, the same
+  PeerState* peers = nullptr;                   // by channel and rank
+  std::uint64_t* sequences = nullptr;           // by channel: calls so far
   ErrorRecord* error = nullptr;
+  // Where regions come and go while there are calls; null where they do not. By own region: the
+  // generation that all peers have mapped; 0: not all have, and none may be told of it.
+  const std::uint64_t* gates = nullptr;
+  // By channel, odd while its block is in a call in which memory may be touched directly. The host
+  // closes a gate, then waits until nobody is in who may have seen it open.
+  std::uint64_t* visits = nullptr;
 };
 
 // How the queues of a call work; all ranks choose alike.

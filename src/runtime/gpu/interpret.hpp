@@ -21,14 +21,10 @@ class Interpreter : public Messages<Policy> {
 
   // False when the call has failed; the error record says why.
   TUTTI_HOST_DEVICE bool run(const DeviceCall& call, std::uint32_t channel) {
-    if (!enter(call, channel)) return false;
-    const Instruction* const instructions = program_.instructions();
-    const std::uint64_t slices = shared_.cut.slices;
-    for (std::uint64_t slice = 0; slice < slices; ++slice)
-      for (std::uint32_t i = 0; i < program_.instruction_count; ++i)
-        if (!take(instructions[i], slice)) return false;
-    leave();
-    return true;
+    const bool well = enter(call, channel) && take_all();
+    if (well) leave();
+    end_visit();
+    return well;
   }
 
  private:
@@ -66,9 +62,31 @@ class Interpreter : public Messages<Policy> {
                                        call.channels, call.protocol);
     shared_.sequence = world_.sequences[channel] + 1;
     shared_.deadline_ns = call.timeout_ns == 0 ? 0 : policy_.now_ns() + call.timeout_ns;
+    begin_visit(channel);
     shared_.addressable = 0;
     for (std::uint32_t buffer = 0; buffer < kBufferCount; ++buffer)
-      if (call.shared[buffer].region != 0) shared_.addressable |= 1U << buffer;
+      if (shared_.call.shared[buffer].region != 0) shared_.addressable |= 1U << buffer;
+  }
+
+  // Says that somebody is in before it looks at gates: the host closes one before it looks who is
+  // in. So one of the two sees the other.
+  TUTTI_HOST_DEVICE void begin_visit(std::uint32_t channel) {
+    shared_.visits = shared_.call.direct && world_.visits != nullptr;
+    if (!shared_.visits) return;
+    std::uint64_t* const word = &world_.visits[channel];
+    policy_.store_first(word, policy_.load_relaxed(word) + 1);
+    for (MemoryRef& memory : shared_.call.shared)
+      if (memory.generation != 0 &&
+          policy_.load_later(&world_.gates[memory.region]) != memory.generation)
+        memory = MemoryRef();
+  }
+
+  // Whether the call went well or not: all threads have come here from the same sync, behind which
+  // none of them touches anything of a peer's but control memory.
+  TUTTI_HOST_DEVICE void end_visit() {
+    if (policy_.team().thread != 0 || !shared_.visits) return;
+    std::uint64_t* const word = &world_.visits[this->channel()];
+    policy_.store_release(Site::visit_post, word, policy_.load_relaxed(word) + 1);
   }
 
   // Whether the call can be made at all.
@@ -140,8 +158,10 @@ class Interpreter : public Messages<Policy> {
     for (std::uint32_t buffer = 0; buffer < kBufferCount; ++buffer) {
       const MemoryRef memory = record.memory[buffer];
       if (memory.region == 0 || memory.region >= world_.regions) continue;
-      state.memory[buffer] =
-          world_.region_bases[std::size_t{rank} * world_.regions + memory.region] + memory.offset;
+      const std::size_t region = std::size_t{rank} * world_.regions + memory.region;
+      // Past a cache that may hold what stood there before the peer's region came.
+      const std::uint64_t base = policy_.load_relaxed(&world_.region_bases[region]);
+      state.memory[buffer] = reinterpret_cast<std::byte*>(base + memory.offset);
       state.addressable |= 1U << buffer;
     }
     return true;
@@ -161,6 +181,15 @@ class Interpreter : public Messages<Policy> {
   }
 
   // ---- Instructions ----
+
+  TUTTI_HOST_DEVICE bool take_all() {
+    const Instruction* const instructions = program_.instructions();
+    const std::uint64_t slices = shared_.cut.slices;
+    for (std::uint64_t slice = 0; slice < slices; ++slice)
+      for (std::uint32_t i = 0; i < program_.instruction_count; ++i)
+        if (!take(instructions[i], slice)) return false;
+    return true;
+  }
 
   TUTTI_HOST_DEVICE bool take(const Instruction& instruction, std::uint64_t slice) {
     const Moment moment{instruction.step, slice};

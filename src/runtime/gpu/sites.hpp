@@ -28,13 +28,16 @@ enum class Site : std::uint8_t {
   word_freed_see,
   error_post,  // the error record is complete
   error_see,
+  visit_post,  // a block touches no region any more
+  visit_see,
 };
-inline constexpr int kSiteCount = 20;
+inline constexpr int kSiteCount = 22;
 
 inline constexpr const char* kSiteNames[kSiteCount] = {
     "arrival_post", "arrival_see",     "offered_post",   "offered_see",   "taken_post",
     "taken_see",    "granted_post",    "granted_see",    "produced_post", "produced_see",
     "filled_post",  "filled_see",      "freed_post",     "freed_see",     "word_post",
-    "word_see",     "word_freed_post", "word_freed_see", "error_post",    "error_see"};
+    "word_see",     "word_freed_post", "word_freed_see", "error_post",    "error_see",
+    "visit_post",   "visit_see"};
 
 }  // namespace tutti::runtime::gpu

@@ -27,6 +27,7 @@ void load_kernels(Loader& load, LaunchFunctions& f) {
 void load_streams(Loader& load, LaunchFunctions& f) {
   load(f.cuMemcpyAsync, "cuMemcpyAsync");
   load(f.cuPointerGetAttribute, "cuPointerGetAttribute");
+  load(f.cuMemGetAddressRange_v2, "cuMemGetAddressRange_v2");
   load(f.cuIpcGetMemHandle, "cuIpcGetMemHandle");
   load(f.cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle_v2");
   load(f.cuIpcCloseMemHandle, "cuIpcCloseMemHandle");

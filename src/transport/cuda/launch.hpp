@@ -29,6 +29,7 @@ inline constexpr int kCaptureModeThreadLocal = 1;
 inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;
+inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsIpcCapable = 10;
 inline constexpr unsigned kIpcEnablePeerAccess = 1;
 inline constexpr int kFunctionRegisters = 4;
@@ -57,6 +58,7 @@ struct LaunchFunctions {
   Code (*cuIpcGetMemHandle)(IpcHandle* handle, DevicePointer memory);
   Code (*cuIpcOpenMemHandle_v2)(DevicePointer* memory, IpcHandle handle, unsigned flags);
   Code (*cuIpcCloseMemHandle)(DevicePointer memory);
+  Code (*cuMemGetAddressRange_v2)(DevicePointer* begin, std::size_t* bytes, DevicePointer memory);
   Code (*cuPointerGetAttribute)(void* value, int attribute, DevicePointer memory);
   Code (*cuStreamBeginCapture_v2)(Stream stream, int mode);
   Code (*cuStreamEndCapture)(Stream stream, Graph* graph);

@@ -27,15 +27,16 @@ Code free_memory(std::uintptr_t begin, Kind kind, Code missing) {
 
 std::uintptr_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// One word at once, as devices do: kernels may be looking at it.
+// One word at once, as devices do: kernels may be looking at it, or writing it.
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::uint64_t word = 0;
-  if (bytes != sizeof word || address_of(to) % sizeof word != 0) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (bytes != kWord || address_of(to) % kWord != 0 || address_of(from) % kWord != 0) {
     std::memmove(to, from, bytes);
     return;
   }
-  std::memcpy(&word, from, sizeof word);
-  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), word, __ATOMIC_RELEASE);
+  const std::uint64_t word =
+      __atomic_load_n(reinterpret_cast<const std::uint64_t*>(from), __ATOMIC_SEQ_CST);
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), word, __ATOMIC_SEQ_CST);
 }
 
 // The device on which a copy is a kernel; none for those of copy engines.
@@ -91,6 +92,8 @@ void tutti_stand_in_count(TuttiStandInCounts* counts) {
   counts->modules = module_count();
   counts->blocks = block_count();
 }
+
+std::size_t tutti_stand_in_freed_while_mapped() { return Memory::instance().freed_while_mapped(); }
 
 Code cuInit(unsigned) { return device_count() > 0 ? kSuccess : kNoDevice; }
 
@@ -238,12 +241,23 @@ Code cuPointerGetAttributes(unsigned count, int* names, void** values, DevicePoi
   return kSuccess;
 }
 
+Code cuMemGetAddressRange_v2(DevicePointer* begin, std::size_t* bytes, DevicePointer memory) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  const auto found = Memory::instance().find(memory);
+  if (!found || found->kind != Kind::device) return kInvalidValue;
+  *begin = found->begin;
+  *bytes = found->bytes;
+  return kSuccess;
+}
+
 Code cuPointerGetAttribute(void* value, int attribute, DevicePointer memory) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   const auto found = Memory::instance().find(memory);
   if (!found) return kInvalidValue;
   if (attribute == kPointerIsIpcCapable)
     *static_cast<int*>(value) = found->kind == Kind::device && !found->pooled ? 1 : 0;
+  else if (attribute == kPointerBufferId)
+    *static_cast<unsigned long long*>(value) = found->id;
   else
     store_attribute(attribute, value, found);
   return kSuccess;

@@ -2,6 +2,7 @@
 #include "kit/cuda_stand_in/memory.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ Memory& Memory::instance() {
 void Memory::add(const Allocation& allocation) {
   std::lock_guard lock(mutex_);
   allocations_[allocation.begin] = allocation;
+  allocations_[allocation.begin].id = ++last_id_;
 }
 
 // Maps what `made.file` is, twice, and has the file from then on. Under the lock from the mapping
@@ -52,6 +54,7 @@ std::uintptr_t Memory::map_device(Allocation made) {
   }
   made.begin = address_of(hidden);
   made.reachable = static_cast<std::byte*>(reachable);
+  made.id = ++last_id_;
   allocations_[made.begin] = made;
   return made.begin;
 }
@@ -65,8 +68,8 @@ std::uintptr_t Memory::allocate_device(Context context, int ordinal, std::size_t
     close(file);
     return 0;
   }
-  const std::uintptr_t begin =
-      map_device({0, bytes, mapped, Kind::device, ordinal, context, nullptr, pooled, file, false});
+  const std::uintptr_t begin = map_device(
+      {0, bytes, mapped, Kind::device, ordinal, context, nullptr, pooled, file, false, 0});
   if (begin != 0) std::memset(reach(begin, 1), kGarbage, std::min(mapped, kGarbageBytes));
   return begin;
 }
@@ -80,9 +83,10 @@ std::uintptr_t Memory::import_device(Context context, int ordinal, int owner, in
     close(opened);
     return 0;
   }
+  flock(opened, LOCK_SH | LOCK_NB);  // until it is closed: the owner sees that somebody has it
   const auto bytes = static_cast<std::size_t>(status.st_size);
   return map_device(
-      {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true});
+      {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true, 0});
 }
 
 void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
@@ -92,14 +96,14 @@ void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
   if (memory == MAP_FAILED) return nullptr;
   std::memset(memory, kGarbage, std::min(mapped, kGarbageBytes));
   add({address_of(memory), bytes, mapped, Kind::allocated, ordinal, context,
-       static_cast<std::byte*>(memory), false, -1, false});
+       static_cast<std::byte*>(memory), false, -1, false, 0});
   return memory;
 }
 
 bool Memory::register_host(Context context, int ordinal, void* memory, std::size_t bytes) {
   if (find(address_of(memory))) return false;
   add({address_of(memory), bytes, 0, Kind::registered, ordinal, context,
-       static_cast<std::byte*>(memory), false, -1, false});
+       static_cast<std::byte*>(memory), false, -1, false, 0});
   return true;
 }
 
@@ -111,6 +115,7 @@ bool Memory::release(std::uintptr_t begin, Kind kind) {
   if (kind != Kind::registered) munmap(at(begin), old.mapped_bytes);
   if (kind == Kind::device) {
     munmap(old.reachable, old.mapped_bytes);
+    if (!old.imported && flock(old.file, LOCK_EX | LOCK_NB) != 0) ++freed_while_mapped_;
     close(old.file);
   }
   allocations_.erase(found);
@@ -155,6 +160,11 @@ std::size_t Memory::count(Kind kind) {
   return static_cast<std::size_t>(
       std::count_if(allocations_.begin(), allocations_.end(),
                     [&](const auto& entry) { return entry.second.kind == kind; }));
+}
+
+std::size_t Memory::freed_while_mapped() {
+  std::lock_guard lock(mutex_);
+  return freed_while_mapped_;
 }
 
 std::size_t Memory::device_bytes(int ordinal) {

@@ -33,6 +33,7 @@ struct Allocation {
   bool pooled = false;             // of a pool, which other processes and peers cannot have
   int file = -1;                   // of a device's: the memory itself, for other processes
   bool imported = false;           // another process's
+  std::uint64_t id = 0;            // of no other one
 };
 
 // Threading  any thread.
@@ -61,6 +62,8 @@ class Memory {
 
   std::size_t count(Kind kind);
   std::size_t device_bytes(int ordinal);
+  // Pieces that were given back while another process had them mapped, which CUDA forbids.
+  std::size_t freed_while_mapped();
 
  private:
   void add(const Allocation& allocation);
@@ -68,7 +71,9 @@ class Memory {
   void protect();
 
   std::mutex mutex_;
-  int kernels_ = 0;                                   // that run
+  int kernels_ = 0;  // that run
+  std::uint64_t last_id_ = 0;
+  std::size_t freed_while_mapped_ = 0;
   std::map<std::uintptr_t, Allocation> allocations_;  // by where they begin
 };
 

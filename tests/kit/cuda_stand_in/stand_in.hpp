@@ -45,6 +45,9 @@ struct TuttiStandInCounts {
 };
 void tutti_stand_in_count(TuttiStandInCounts* counts);
 
+// Pieces that were given back while another process had them mapped, which CUDA forbids.
+std::size_t tutti_stand_in_freed_while_mapped();
+
 int cuCtxSetCurrent(tutti::transport::cuda::Context context);
 int cuCtxSynchronize();
 int cuMemGetInfo_v2(std::size_t* unused, std::size_t* total);

@@ -54,9 +54,14 @@ Result<PreparedCall*> CallRecords::add(const GpuCall& call, const DeviceCall& co
   if (call.factor_at != nullptr)
     factor = {reinterpret_cast<std::byte*>(*record) + offsetof(DeviceCall, factor),
               static_cast<const std::byte*>(call.factor_at), content.element_bytes};
-  order_.push_front({launch, copy, factor, 0, false, call});
+  order_.push_front({launch, copy, factor, 0, false, call, {}, 0, false});
   by_call_[call] = order_.begin();
   return &order_.front();
+}
+
+void CallRecords::forget(PreparedCall& call) {
+  by_call_.erase(call.key);
+  call.forgotten = true;
 }
 
 Result<DeviceCall*> CallRecords::take_record() {
@@ -78,7 +83,7 @@ Result<DeviceCall*> CallRecords::take_old() {
   TUTTI_TRY(look_at_marks());
   if (order_.empty() || order_.back().last_use > finished_) return nullptr;
   auto* const record = const_cast<DeviceCall*>(order_.back().launch.call);
-  by_call_.erase(order_.back().key);
+  if (!order_.back().forgotten) by_call_.erase(order_.back().key);
   order_.pop_back();
   return record;
 }

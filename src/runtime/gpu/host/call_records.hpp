@@ -51,6 +51,13 @@ struct CopyBefore {
   std::size_t bytes = 0;  // 0: nothing is to be copied
 };
 
+// A buffer of a call, and where peers find it.
+struct SharedBuffer {
+  const std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  MemoryRef at;
+};
+
 // How a call is launched.
 struct PreparedCall {
   Launch launch;
@@ -59,6 +66,9 @@ struct PreparedCall {
   std::uint64_t last_use = 0;  // number of the launch
   bool captured = false;
   GpuCall key;
+  SharedBuffer shared[kBufferCount];
+  std::uint64_t as_of = 0;  // what the owner knows of `shared`
+  bool forgotten = false;   // it is not found any more
 };
 
 // Threading  one thread at a time.
@@ -78,6 +88,10 @@ class CallRecords {
   // memory. Blocking  until the device has it.
   Result<PreparedCall*> add(const GpuCall& call, const DeviceCall& content, Launch launch,
                             const CopyBefore& copy);
+
+  // From now on it is not found, as what it was told holds no more; where it is under way, it goes
+  // on.
+  void forget(PreparedCall& call);
 
   // Says that it is launched now on that stream.
   Status used(PreparedCall& call, StreamHandle stream, bool captured);

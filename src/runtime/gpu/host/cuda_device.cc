@@ -61,6 +61,7 @@ class CudaDevice final : public Device {
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
   bool is_reachable(const void* memory) const override;
+  Result<Allocation> allocation_of(const void* memory) override;
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
   void forget_memory(std::byte* imported) override;
@@ -321,6 +322,20 @@ bool CudaDevice::is_reachable(const void* memory) const {
   return launch_.cuPointerGetAttribute(&capable, cuda::kPointerIsIpcCapable, as_pointer(memory)) ==
              cuda::kSuccess &&
          capable != 0;
+}
+
+Result<Allocation> CudaDevice::allocation_of(const void* memory) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  cuda::DevicePointer begin = 0;
+  Allocation found;
+  TUTTI_TRY(check(launch_.cuMemGetAddressRange_v2(&begin, &found.bytes, as_pointer(memory)),
+                  "cuMemGetAddressRange"));
+  TUTTI_TRY(
+      check(launch_.cuPointerGetAttribute(&found.id, cuda::kPointerBufferId, as_pointer(memory)),
+            "cuPointerGetAttribute"));
+  found.begin = reinterpret_cast<std::byte*>(begin);  // NOLINT(*-int-to-ptr)
+  return found;
 }
 
 Result<MemoryHandle> CudaDevice::export_memory(const std::byte* memory) {

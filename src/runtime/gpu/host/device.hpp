@@ -25,6 +25,15 @@ using GraphHandle = void*;
 // Bytes that mean something to the driver.
 using MemoryHandle = std::array<std::byte, 64>;
 
+// A piece of memory as the driver gave it out.
+struct Allocation {
+  std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t id = 0;  // of no other one, also where it has the address of one that is gone
+
+  friend bool operator==(const Allocation&, const Allocation&) = default;
+};
+
 // One launch: what the kernel is told, all of it in memory that the device reads.
 struct Launch {
   std::optional<DataType> reduces;  // none: the kernel that only moves bytes
@@ -69,8 +78,11 @@ class Device {
   // Whether kernels of devices that reach this one can address this memory.
   virtual bool is_reachable(const void* memory) const = 0;
 
-  // What another process of this host reaches a piece of memory by. Requires  it is from
-  // allocate(), and is not given back while others have it.
+  // Of which this memory is a part, whoever asked the driver for it.
+  virtual Result<Allocation> allocation_of(const void* memory) = 0;
+
+  // What another process of this host reaches a piece of memory by. Requires  it begins an
+  // allocation, which is not given back while others have it.
   virtual Result<MemoryHandle> export_memory(const std::byte* memory) = 0;
   // The memory of another process's device, for kernels of this device, too.
   // Errors  unsupported: they cannot load and store it, or the driver does not share it.

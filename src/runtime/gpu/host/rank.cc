@@ -65,7 +65,7 @@ GpuRank::~GpuRank() {
 
 Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   TUTTI_TRY(failure());
-  PreparedCall* prepared = records_.find(call);
+  PreparedCall* prepared = find_prepared(call);
   if (prepared == nullptr) {
     TUTTI_TRY(check(call));
     const auto made = prepare(call);
@@ -142,10 +142,52 @@ Status GpuRank::check(const GpuCall& call) const {
   return Status();
 }
 
-MemoryRef GpuRank::share(const std::byte* memory) const {
-  if (!world_.options_.direct || memory == nullptr) return {};
+// What was written down of where its buffers are may have become wrong.
+PreparedCall* GpuRank::find_prepared(const GpuCall& call) {
+  PreparedCall* const found = records_.find(call);
+  if (found == nullptr || world_.regions_ == nullptr) return found;
+  const std::uint64_t changes = world_.regions_->changes();
+  if (found->as_of == changes) return found;
+  const bool holds = std::all_of(
+      std::begin(found->shared), std::end(found->shared),
+      [&](const SharedBuffer& buffer) { return share(buffer.memory, buffer.bytes) == buffer.at; });
+  if (holds) {
+    found->as_of = changes;
+    return found;
+  }
+  records_.forget(*found);
+  return nullptr;
+}
+
+MemoryRef GpuRank::share(const std::byte* memory, std::size_t bytes) const {
+  if (memory == nullptr) return {};
+  if (world_.regions_ != nullptr) return world_.regions_->find(memory, bytes);
+  if (!world_.options_.direct) return {};
   if (world_.devices_ > 1 && !device().is_reachable(memory)) return {};
   return {kEverywhere, 0, reinterpret_cast<std::uintptr_t>(memory) - kEverywhereBase};
+}
+
+// Of a buffer as any rank has it at most.
+std::size_t GpuRank::bytes_of(const GpuCall& call, Buffer buffer) const {
+  ScheduleShape plain;
+  plain.collective = call.collective;
+  plain.ranks = world_.ranks();
+  return static_cast<std::size_t>(std::max(1, block_count(plain, buffer))) * bytes_per_rank(call);
+}
+
+Result<Regions::Registration> GpuRank::register_memory(const void* memory, std::size_t bytes) {
+  if (world_.regions_ == nullptr)
+    return world_.why_no_regions_.ok() ? Result<Regions::Registration>(0) : world_.why_no_regions_;
+  return world_.regions_->add(as_bytes(memory), bytes);
+}
+
+Status GpuRank::deregister_memory(Regions::Registration registration) {
+  if (world_.regions_ == nullptr || registration == 0) return Status();
+  return world_.regions_->remove(registration, [this] { return !failure().ok(); });
+}
+
+bool GpuRank::is_mapped(const void* memory, std::size_t bytes) const {
+  return world_.regions_ != nullptr && world_.regions_->is_open(as_bytes(memory), bytes);
 }
 
 Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
@@ -163,7 +205,9 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   const auto program = upload(plan->programs);
   TUTTI_TRY(program);
   DeviceCall content;
-  const auto copy = lay_out(call, header, content);
+  const std::uint64_t as_of = world_.regions_ != nullptr ? world_.regions_->changes() : 0;
+  std::array<SharedBuffer, kBufferCount> shared;
+  const auto copy = lay_out(call, header, content, shared);
   TUTTI_TRY(copy);
   content.count = call.count;
   content.timeout_ns = static_cast<std::uint64_t>(world_.options_.timeout.count());
@@ -183,13 +227,18 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   launch.threads = static_cast<std::uint32_t>(world_.options_.threads);
   launch.world = memory_.world();
   launch.program = *program;
-  return records_.add(call, content, launch, *copy);
+  const auto made = records_.add(call, content, launch, *copy);
+  TUTTI_TRY(made);
+  std::copy(shared.begin(), shared.end(), (*made)->shared);
+  (*made)->as_of = as_of;
+  return made;
 }
 
 // Where the call's memory lies. What its program takes for the input is the caller's, unless it has
 // to be another piece of memory that is filled from there: by a copy, or by the kernel.
 Result<CopyBefore> GpuRank::lay_out(const GpuCall& call, const ProgramHeader& program,
-                                    DeviceCall& content) {
+                                    DeviceCall& content,
+                                    std::array<SharedBuffer, kBufferCount>& shared) {
   const bool copies = is_exchange_in_place(call);
   const bool is_apart = copies || (call.has_factor && !is_scaled_in_place(call));
   const bool has_all =
@@ -206,7 +255,12 @@ Result<CopyBefore> GpuRank::lay_out(const GpuCall& call, const ProgramHeader& pr
   content.memory[0] = input;
   content.memory[1] = as_bytes(call.output);
   content.memory[2] = *memory;
-  for (std::size_t b = 0; b < kBufferCount; ++b) content.shared[b] = share(content.memory[b]);
+  const std::array<std::size_t, kBufferCount> bytes{bytes_of(call, Buffer::input),
+                                                    bytes_of(call, Buffer::output), scratch_bytes};
+  for (std::size_t b = 0; b < kBufferCount; ++b) {
+    content.shared[b] = share(content.memory[b], bytes[b]);
+    shared[b] = {content.memory[b], bytes[b], content.shared[b]};
+  }
   if (call.has_factor) {
     content.unscaled = as_bytes(call.input);
     content.unscaled_blocks = static_cast<std::uint32_t>(blocks);
@@ -237,6 +291,8 @@ Result<std::byte*> GpuRank::scratch(std::size_t bytes) {
   const auto memory = device().allocate(wanted);
   TUTTI_TRY(memory);
   allocations_.push_back(*memory);
+  // What peers cannot have goes through slots.
+  if (world_.regions_ != nullptr) static_cast<void>(world_.regions_->add(*memory, wanted));
   scratch_ = *memory;
   scratch_bytes_ = wanted;
   return scratch_;

@@ -18,7 +18,7 @@ std::size_t aligned(std::size_t bytes) {
 
 // Where the parts begin.
 struct Layout {
-  explicit Layout(const ControlShape& shape)
+  Layout(const ControlShape& shape, std::uint32_t regions)
       : farewells(aligned(shape.bytes())),
         peers(aligned(farewells + shape.ranks * sizeof(std::uint64_t))),
         sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
@@ -26,7 +26,9 @@ struct Layout {
         outboxes(aligned(inboxes + shape.ranks * sizeof(std::byte*))),
         notices(aligned(outboxes + shape.ranks * sizeof(std::byte*))),
         bases(aligned(notices + shape.ranks * sizeof(std::uint64_t*))),
-        world(aligned(bases + shape.ranks * kRegionCount * sizeof(std::byte*))),
+        gates(aligned(bases + std::size_t{shape.ranks} * regions * sizeof(std::uint64_t))),
+        visits(aligned(gates + regions * sizeof(std::uint64_t))),
+        world(aligned(visits + shape.channels * sizeof(std::uint64_t))),
         bytes(aligned(world + sizeof(DeviceWorld))) {}
 
   std::size_t farewells;
@@ -36,6 +38,8 @@ struct Layout {
   std::size_t outboxes;
   std::size_t notices;
   std::size_t bases;
+  std::size_t gates;
+  std::size_t visits;
   std::size_t world;
   std::size_t bytes;
 };
@@ -59,9 +63,10 @@ Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* co
   return links;
 }
 
-Result<RankMemory> RankMemory::make(Device& device, const ControlShape& shape, Rank rank) {
-  RankMemory made(device, shape, rank);
-  made.bytes_ = Layout(shape).bytes;
+Result<RankMemory> RankMemory::make(Device& device, const ControlShape& shape, Rank rank,
+                                    std::uint32_t regions) {
+  RankMemory made(device, shape, rank, regions);
+  made.bytes_ = Layout(shape, regions).bytes;
   const auto memory = device.allocate(made.bytes_);
   TUTTI_TRY(memory);
   made.memory_ = *memory;
@@ -76,6 +81,7 @@ RankMemory::RankMemory(RankMemory&& other) noexcept
     : device_(other.device_),
       shape_(other.shape_),
       rank_(other.rank_),
+      regions_(other.regions_),
       memory_(std::exchange(other.memory_, nullptr)),
       bytes_(other.bytes_),
       world_(other.world_),
@@ -87,24 +93,28 @@ RankMemory::~RankMemory() {
 }
 
 Status RankMemory::connect(const Links& links) {
-  const Layout layout(shape_);
+  const Layout layout(shape_, regions_);
   const auto copy_in = [&](std::size_t at, const auto& table) {
     return device_->copy_in(memory_ + at, table.data(), table.size() * sizeof(table[0]));
   };
-  std::vector<std::byte*> bases(std::size_t{shape_.ranks} * kRegionCount, nullptr);
+  std::vector<std::uint64_t> bases(std::size_t{shape_.ranks} * regions_, 0);
   for (std::size_t rank = 0; rank < shape_.ranks; ++rank)
-    bases[rank * kRegionCount + kEverywhere] = reinterpret_cast<std::byte*>(kEverywhereBase);
+    bases[rank * regions_ + kEverywhere] = kEverywhereBase;
   DeviceWorld world;
   world.shape = shape_;
   world.rank = static_cast<std::uint32_t>(rank_);
-  world.regions = kRegionCount;
+  world.regions = regions_;
   world.inboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.inboxes);
   world.outboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.outboxes);
   world.notices = reinterpret_cast<std::uint64_t* const*>(memory_ + layout.notices);
-  world.region_bases = reinterpret_cast<std::byte* const*>(memory_ + layout.bases);
+  world.region_bases = reinterpret_cast<const std::uint64_t*>(memory_ + layout.bases);
   world.peers = reinterpret_cast<PeerState*>(memory_ + layout.peers);
   world.sequences = reinterpret_cast<std::uint64_t*>(memory_ + layout.sequences);
   world.error = error_;
+  if (regions_ > kRegionCount) {
+    world.gates = reinterpret_cast<const std::uint64_t*>(memory_ + layout.gates);
+    world.visits = reinterpret_cast<std::uint64_t*>(memory_ + layout.visits);
+  }
   TUTTI_TRY(copy_in(layout.inboxes, links.inboxes));
   TUTTI_TRY(copy_in(layout.outboxes, links.outboxes));
   TUTTI_TRY(copy_in(layout.notices, links.notices));
@@ -115,8 +125,38 @@ Status RankMemory::connect(const Links& links) {
 }
 
 ErrorRecord RankMemory::error() const {
-  if (std::atomic_ref(error_->ready).load(std::memory_order_acquire) == 0) return ErrorRecord();
-  return *error_;
+  ErrorRecord known;
+  if (std::atomic_ref(error_->ready).load(std::memory_order_acquire) == 0) return known;
+  // Not what later failures may still touch: `claimed`.
+  known.why = error_->why;
+  known.channel = error_->channel;
+  known.step = error_->step;
+  known.slice = error_->slice;
+  known.awaited = error_->awaited;
+  known.peer = error_->peer;
+  known.culprit = error_->culprit;
+  return known;
+}
+
+// A word at once: kernels may be looking at it.
+Status RankMemory::set_region(Rank peer, std::uint32_t region, const std::byte* base) const {
+  const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(base));
+  const std::size_t index = static_cast<std::size_t>(peer) * regions_ + region;
+  std::byte* const at = memory_ + Layout(shape_, regions_).bases + index * sizeof address;
+  return device_->copy_in(at, &address, sizeof address);
+}
+
+Status RankMemory::set_gate(std::uint32_t region, std::uint32_t generation) const {
+  const std::uint64_t word = generation;
+  std::byte* const at = memory_ + Layout(shape_, regions_).gates + region * sizeof word;
+  return device_->copy_in(at, &word, sizeof word);
+}
+
+Result<std::uint64_t> RankMemory::visits(std::uint32_t channel) const {
+  std::uint64_t word = 0;
+  const std::byte* const at = memory_ + Layout(shape_, regions_).visits + channel * sizeof word;
+  TUTTI_TRY(device_->copy_out(&word, at, sizeof word));
+  return word;
 }
 
 Status RankMemory::give_notice(Why why, std::uint32_t culprit) const {
@@ -130,13 +170,15 @@ Status RankMemory::give_notice_to(std::byte* control, Why why, std::uint32_t cul
 
 Status RankMemory::say_goodbye(std::byte* control) const {
   const std::uint64_t left = 1;
-  const std::size_t at = Layout(shape_).farewells + static_cast<std::size_t>(rank_) * sizeof left;
+  const std::size_t at =
+      Layout(shape_, regions_).farewells + static_cast<std::size_t>(rank_) * sizeof left;
   return device_->copy_in(control + at, &left, sizeof left);
 }
 
 Result<bool> RankMemory::has_left(Rank peer) const {
   std::uint64_t left = 0;
-  const std::size_t at = Layout(shape_).farewells + static_cast<std::size_t>(peer) * sizeof left;
+  const std::size_t at =
+      Layout(shape_, regions_).farewells + static_cast<std::size_t>(peer) * sizeof left;
   TUTTI_TRY(device_->copy_out(&left, memory_ + at, sizeof left));
   return left != 0;
 }

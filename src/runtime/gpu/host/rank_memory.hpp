@@ -32,8 +32,10 @@ Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* co
 // Movable. Lifetime  not longer than its device's.
 class RankMemory {
  public:
-  // Control memory, zeroed. Blocking.
-  static Result<RankMemory> make(Device& device, const ControlShape& shape, Rank rank);
+  // Control memory, zeroed. `regions`: how many each rank has at most; where there are more than
+  // kRegionCount, the others come and go. Blocking.
+  static Result<RankMemory> make(Device& device, const ControlShape& shape, Rank rank,
+                                 std::uint32_t regions = kRegionCount);
   RankMemory(RankMemory&& other) noexcept;
   RankMemory& operator=(RankMemory&&) = delete;
   // Blocking: memory of a device goes when nothing uses it.
@@ -43,6 +45,7 @@ class RankMemory {
   std::byte* control() const { return memory_; }
   const DeviceWorld* world() const { return world_; }
   std::size_t bytes() const { return bytes_; }
+  const ControlShape& shape() const { return shape_; }
 
   // Tells the rank where it meets all ranks. Blocking.
   Status connect(const Links& links);
@@ -54,6 +57,16 @@ class RankMemory {
   // Whether the peer has said so. Blocking.
   Result<bool> has_left(Rank peer) const;
 
+  // ---- Regions that come and go. Blocking. ----
+
+  // Where a region of the peer's is mapped here; null: nowhere (any more).
+  Status set_region(Rank peer, std::uint32_t region, const std::byte* base) const;
+  // Which generation of an own region the peers may be told of; 0: none.
+  Status set_gate(std::uint32_t region, std::uint32_t generation) const;
+  // How often a block of the channel has entered and left calls that may touch memory directly: an
+  // odd number while one is in.
+  Result<std::uint64_t> visits(std::uint32_t channel) const;
+
   // The rank's first failure, as far as it is known by now; `why` is none before.
   ErrorRecord error() const;
   // Makes all blocks of the rank leave, now and in later calls. Any thread.
@@ -62,12 +75,13 @@ class RankMemory {
   Status give_notice_to(std::byte* control, Why why, std::uint32_t culprit) const;
 
  private:
-  RankMemory(Device& device, const ControlShape& shape, Rank rank)
-      : device_(&device), shape_(shape), rank_(rank) {}
+  RankMemory(Device& device, const ControlShape& shape, Rank rank, std::uint32_t regions)
+      : device_(&device), shape_(shape), rank_(rank), regions_(regions) {}
 
   Device* device_;
   ControlShape shape_;
   Rank rank_;
+  std::uint32_t regions_;
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
   const DeviceWorld* world_ = nullptr;

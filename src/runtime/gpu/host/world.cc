@@ -168,6 +168,7 @@ GpuWorld::~GpuWorld() {
   for (const auto& rank : ranks_)
     if (rank) rank->wait();
   carrier_.reset();
+  regions_.reset();
   for (const Peer& peer : peers_)
     if (peer.imported) rank(own_).device().forget_memory(peer.control);
 }

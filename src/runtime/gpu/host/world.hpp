@@ -15,6 +15,7 @@
 // Knows nothing of CUDA: devices are told by device.hpp.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -29,6 +30,7 @@
 #include "runtime/gpu/host/carrier.hpp"
 #include "runtime/gpu/host/plans.hpp"
 #include "runtime/gpu/host/rank_memory.hpp"
+#include "runtime/gpu/host/regions.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 
 namespace tutti::runtime::gpu {
@@ -66,6 +68,8 @@ struct GpuSeat {
   // Connects the ranks, for what their hosts carry. Called where there are several hosts, by all
   // ranks or by none. Blocking.
   std::function<Result<std::unique_ptr<Transport>>()> connect;
+  // What people should know of memory that is registered; may be none. From any thread.
+  std::function<void(const std::string&)> tell;
 };
 
 // One rank's side of a world.
@@ -102,6 +106,20 @@ class GpuRank {
   // Whether all calls are over that were enqueued so far, but for those of graphs. Any thread.
   Result<bool> is_idle() const;
 
+  // Of a rank that has joined others of its host: from now on, until it is deregistered, peers map
+  // this memory, and calls whose buffers are in it go direct as soon as all have. A matter of this
+  // rank alone, at any time. 0: ranks reach all memory as it is.
+  // Errors  unsupported: other processes cannot have it, or there is no such mapping in this world;
+  //         invalid_argument: it is not in one allocation. Then calls go through slots.
+  // Threading  any thread; so for the two that follow.
+  Result<Regions::Registration> register_memory(const void* memory, std::size_t bytes);
+  // Before the memory is given back, and when no call uses it any more. Blocking  until peers have
+  // let go of it. Errors  invalid_argument: there is no such registration; timeout: a call is under
+  // way, or a peer is stopped, and the memory must not be given back yet.
+  Status deregister_memory(Regions::Registration registration);
+  // Whether calls that begin now find this memory mapped by all peers.
+  bool is_mapped(const void* memory, std::size_t bytes) const;
+
   Rank rank() const { return rank_; }
   Device& device() const { return memory_.device(); }
   std::size_t records() const { return records_.records(); }
@@ -110,12 +128,14 @@ class GpuRank {
   friend class GpuWorld;
   GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records);
   Result<PreparedCall*> prepare(const GpuCall& call);
-  Result<CopyBefore> lay_out(const GpuCall& call, const ProgramHeader& program,
-                             DeviceCall& content);
+  PreparedCall* find_prepared(const GpuCall& call);
+  Result<CopyBefore> lay_out(const GpuCall& call, const ProgramHeader& program, DeviceCall& content,
+                             std::array<SharedBuffer, kBufferCount>& shared);
+  std::size_t bytes_of(const GpuCall& call, Buffer buffer) const;
   Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
   Result<std::byte*> scratch(std::size_t bytes);
   void wait();
-  MemoryRef share(const std::byte* memory) const;
+  MemoryRef share(const std::byte* memory, std::size_t bytes) const;
 
   GpuWorld& world_;
   const Rank rank_;
@@ -143,9 +163,10 @@ class GpuWorld {
   static Result<std::unique_ptr<GpuWorld>> make(std::span<Device* const> devices,
                                                 const GpuOptions& options = {});
   // One rank of a world of several processes. `options.channels` is not 0, and the same on all
-  // ranks; messages go through slots whatever `options.direct` says, and between hosts there are
-  // none of low latency, and at most kCarriedChannelsMax channels. All ranks call it, and it
-  // succeeds on all of them or on none. Blocking.
+  // ranks; messages go through slots, unless `options.direct` is set, all ranks are on one host and
+  // memory is registered; between hosts there are none of low latency, and at most
+  // kCarriedChannelsMax channels. All ranks call it, and it succeeds on all of them or on none.
+  // Blocking.
   // Errors  those of the exchange; unsupported: a rank could not, with the first one's reason.
   static Result<std::unique_ptr<GpuWorld>> join(const GpuSeat& seat, const GpuOptions& options);
   GpuWorld(const GpuWorld&) = delete;
@@ -174,7 +195,8 @@ class GpuWorld {
   Status tell_lost(Rank peer);
 
   // Tells ranks of other processes that this one makes no further calls. Blocking, for a moment:
-  // until those of other hosts have been told.
+  // until those of other hosts have been told, and those of this one have let go of what was
+  // registered.
   void say_goodbye();
   // Whether all of them have said so: before that, their kernels may use this rank's memory.
   bool have_others_left() const;
@@ -209,6 +231,8 @@ class GpuWorld {
   };
   std::vector<Peer> peers_;
   std::unique_ptr<Carrier> carrier_;  // to ranks of other hosts; null: there are none
+  std::unique_ptr<Regions> regions_;  // null: none come and go
+  Status why_no_regions_;             // ok: nobody needs them
   Rank own_ = Status::kUnknownRank;   // the one that has joined
   std::atomic<bool> aborted_ = false;
 };

@@ -29,6 +29,7 @@ struct Card {
   std::uintptr_t control = 0;
   std::uintptr_t device = 0;
   MemoryHandle handle = {};
+  RegionDoor door;  // where peers talk to it of what it registers
 };
 static_assert(std::is_trivially_copyable_v<Card>);
 
@@ -69,16 +70,60 @@ class GpuWorld::Joining {
     TUTTI_TRY(cards);
     connect_hosts();
     const Status connected = connect(*cards);
-    const auto outcomes = seat_.exchange(connected.ok() ? std::string() : connected.message());
+    if (connected.ok() && wants_regions_) connect_regions(*cards);
+    const auto outcomes = seat_.exchange(outcome_of(connected));
     TUTTI_TRY(outcomes);
     for (std::size_t rank = 0; rank < outcomes->size(); ++rank)
-      if (const std::string& why = (*outcomes)[rank]; !why.empty())
-        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why),
+      if (const std::string& why = (*outcomes)[rank]; why.front() == kFailed)
+        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why.substr(1)),
                       static_cast<int>(rank));
+    TUTTI_TRY(keep_regions(*outcomes));
     return std::move(world_);
   }
 
  private:
+  // How a rank fares, before the reason.
+  static constexpr char kWell = '+';
+  static constexpr char kNoRegions = '~';  // well, but nothing that is registered can be mapped
+  static constexpr char kFailed = '-';
+
+  std::string outcome_of(const Status& connected) const {
+    if (!connected.ok()) return kFailed + connected.message();
+    return regions_.ok() ? std::string(1, kWell) : kNoRegions + regions_.message();
+  }
+
+  // All ranks plan by what all of them can do.
+  Status keep_regions(const std::vector<std::string>& outcomes) {
+    if (!wants_regions_) return Status();
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+      if (outcomes[rank].front() != kNoRegions) continue;
+      world_->regions_.reset();
+      world_->why_no_regions_ =
+          Status(StatusCode::unsupported, fmt::format("no memory is shared between processes: "
+                                                      "rank {}: {}",
+                                                      rank, outcomes[rank].substr(1)));
+      auto plans = make_plans(false);
+      TUTTI_TRY(plans);
+      world_->plans_ = *std::move(plans);
+      return Status();
+    }
+    return Status();
+  }
+
+  void connect_regions(const std::vector<Card>& cards) {
+    if (!regions_.ok()) return;
+    const Card& mine = cards[static_cast<std::size_t>(seat_.rank)];
+    std::vector<RegionPeer> peers;
+    for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+      if (static_cast<Rank>(rank) == seat_.rank) continue;
+      // The rank itself says why.
+      if (cards[rank].door.name.front() == 0) return;
+      const bool same = std::memcmp(cards[rank].process, mine.process, kProcessBytes) == 0;
+      peers.push_back({static_cast<Rank>(rank), cards[rank].door, same});
+    }
+    regions_ = world_->regions_->connect(world_->rank(seat_.rank).memory_, seat_.rank, peers);
+  }
+
   Result<Card> make_card() {
     TUTTI_TRY(check_options(options_));
     if (options_.channels < 1)
@@ -89,7 +134,8 @@ class GpuWorld::Joining {
     if (!knows_hosts || (has_hosts() && !seat_.connect))
       return Status(StatusCode::invalid_argument,
                     "ranks of several hosts say where each of them is, and how they connect");
-    options_.direct = false;
+    wants_regions_ = options_.direct && !has_hosts() && has_peers_here();
+    options_.direct = wants_regions_;
     if (has_hosts()) {
       options_.flagged_bytes = 0;
       options_.channels = std::min(options_.channels, kCarriedChannelsMax);
@@ -102,29 +148,42 @@ class GpuWorld::Joining {
       TUTTI_TRY(handle);
       card.handle = *handle;
     }
+    if (wants_regions_) {
+      auto regions = Regions::make(seat_.tell);
+      regions_ = regions.status();
+      if (regions.ok()) card.door = (*regions)->door();
+      if (regions.ok()) world_->regions_ = *std::move(regions);
+    } else if (has_hosts()) {
+      world_->why_no_regions_ = Status(StatusCode::unsupported, "ranks are on several hosts");
+    }
     std::memcpy(card.process, seat_.process.data(), std::min(kProcessBytes, seat_.process.size()));
     card.control = reinterpret_cast<std::uintptr_t>(memory.control());
     card.device = reinterpret_cast<std::uintptr_t>(seat_.device);
     return card;
   }
 
-  Status make_world() {
+  Result<std::unique_ptr<Plans>> make_plans(bool direct) const {
     PlansOptions planning;
     planning.ranks = seat_.ranks;
     planning.ranks_per_device = seat_.ranks_per_device;
     planning.channels = options_.channels;
     planning.slot_bytes = options_.slot_bytes;
-    planning.direct = false;
+    planning.direct = direct;
     planning.algorithm = options_.algorithm;
     planning.topology = options_.topology;
     planning.hosts = seat_.hosts;
-    auto plans = Plans::make(planning);
+    return Plans::make(planning);
+  }
+
+  Status make_world() {
+    auto plans = make_plans(wants_regions_);
     TUTTI_TRY(plans);
     const auto ranks = static_cast<std::size_t>(seat_.ranks);
     const ControlShape shape = shape_of(options_, ranks, options_.channels);
-    auto memory = RankMemory::make(*seat_.device, shape, seat_.rank);
+    auto memory = RankMemory::make(*seat_.device, shape, seat_.rank,
+                                   wants_regions_ ? kSharedRegionCount : kRegionCount);
     TUTTI_TRY(memory);
-    // Where the memory of all lies nobody asks: messages go through slots.
+    // Where all memory lies nobody asks: what is not registered goes through slots.
     world_.reset(new GpuWorld(options_, shape, 1, *std::move(plans)));
     world_->own_ = seat_.rank;
     world_->ranks_.resize(ranks);
@@ -212,6 +271,8 @@ class GpuWorld::Joining {
   std::unique_ptr<GpuWorld> world_;
   std::unique_ptr<Transport> transport_;  // between hosts
   Status connected_;
+  bool wants_regions_ = false;  // the same on all ranks
+  Status regions_;              // why this rank has none, though it wants them
 };
 
 Result<std::unique_ptr<GpuWorld>> GpuWorld::join(const GpuSeat& seat, const GpuOptions& options) {
@@ -219,10 +280,15 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::join(const GpuSeat& seat, const GpuO
 }
 
 Status GpuWorld::tell_lost(Rank peer) {
+  if (regions_) regions_->lose(peer);
   return rank(own_).memory_.give_notice(Why::peer_failed, static_cast<std::uint32_t>(peer) + 1);
 }
 
 void GpuWorld::say_goodbye() {
+  // What happens to memory that a peer does not let go of is its owner's affair: it was told when
+  // it deregistered it, or does not ask.
+  if (regions_)
+    static_cast<void>(regions_->remove_all([this] { return !rank(own_).failure().ok(); }));
   for (const Peer& peer : peers_) static_cast<void>(rank(own_).memory_.say_goodbye(peer.control));
   if (carrier_) carrier_->leave(kGoodbyeTime);
 }

@@ -1,0 +1,139 @@
+// regions.hpp: memory of a rank that peers in other processes of its host map, so that kernels load
+// and store it where it lies instead of going through slots.
+//
+// To register memory is a rank's own affair, at any time, and calls go on meanwhile. So a rank
+// tells its peers what to map, and a gate in its device's memory opens when all of them have. Its
+// kernels look at the gate when they enter a call, and tell peers where their buffer is, or that it
+// cannot be addressed; both ends of every message then take the same way. To close it goes the
+// other way round: the gate is closed, the own blocks that may have seen it open leave their calls,
+// by which none of a peer's touches the memory any more, and then the peers let go of it.
+//
+// A thread of its own hears what the peers say, and maps what they ask for: the program's may be
+// anywhere.
+//
+// Knows nothing of calls.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/gpu/host/own_regions.hpp"
+#include "runtime/gpu/host/rank_memory.hpp"
+#include "runtime/gpu/host/region_line.hpp"
+
+namespace tutti::runtime::gpu {
+
+// How many allocations of a rank peers may have mapped at once, with those that are none.
+inline constexpr std::uint32_t kSharedRegionCount = 1024;
+
+struct RegionPeer {
+  Rank rank = 0;
+  RegionDoor door;
+  bool same_process = false;  // its addresses are ours
+};
+
+// Threading  any thread. Lifetime  not longer than the memory's and its device's.
+class Regions {
+ public:
+  using Registration = OwnRegions::Registration;
+  // What people should know; from any thread.
+  using Tell = std::function<void(const std::string&)>;
+  using Failed = std::function<bool()>;
+
+  // Listens. Errors  system_error: there are no sockets.
+  static Result<std::unique_ptr<Regions>> make(Tell tell);
+  // Where peers call; they do once they know it.
+  const RegionDoor& door() const { return door_; }
+  // Calls those of lower rank; those of higher rank call. Once.
+  // Errors  peer_lost: one is not where it said; system_error: no thread.
+  Status connect(const RankMemory& memory, Rank rank, const std::vector<RegionPeer>& peers);
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+  // Lets go of all that is mapped of peers. Requires  no kernel of this rank is left. Blocking.
+  ~Regions();
+
+  // From now on peers map it, so that some time later it is loaded and stored where it lies.
+  // Errors  unsupported: other processes cannot have this memory; invalid_argument: it is not in
+  //         one allocation.
+  Result<Registration> add(const std::byte* memory, std::size_t bytes);
+  // `has_failed` says whether a call has. Blocking  until no peer has it mapped, as far as peers
+  // are alive.
+  // Errors  invalid_argument: there is no such registration; timeout: a call is under way that may
+  //         use it, or a peer did not let go of it for a long time.
+  Status remove(Registration registration, const Failed& has_failed);
+  // The same for all, which is the end.
+  Status remove_all(const Failed& has_failed);
+
+  // The process of this peer has ended: it holds nothing any more.
+  void lose(Rank peer);
+
+  // Where peers find it, once it is open; none: it is not registered.
+  MemoryRef find(const std::byte* memory, std::size_t bytes) const;
+  // Whether calls that begin now find it there.
+  bool is_open(const std::byte* memory, std::size_t bytes) const;
+  // A number that changes when find() may give something else.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+
+ private:
+  explicit Regions(Tell tell) : tell_(std::move(tell)) {}
+
+  struct Peer {
+    RegionPeer who;
+    RegionLine line;
+    bool has_ended = false;  // and that has been noted
+  };
+  // What is mapped of a peer, by its number there.
+  struct Mapped {
+    std::uint32_t generation = 0;
+    std::byte* base = nullptr;
+    bool imported = false;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  Status connect_to(Peer& peer);
+  void say_to_all(const RegionNews& news);
+  void wake();
+  Status close(const std::vector<std::uint32_t>& regions, const Failed& has_failed);
+  bool wait_for_visits(Clock::time_point deadline) const;
+
+  void run();
+  void wait_for_news();
+  void welcome();
+  void take_stranger(RegionLine& stranger, const RegionNews& hello);
+  bool hear_all();
+  void handle(Peer& peer, const RegionNews& news);
+  RegionNews map(const Peer& peer, const RegionNews& news);
+  bool unmap(const Peer& peer, const RegionNews& news);
+  void forget(Rank peer, std::uint32_t region, const Mapped& mapped);
+
+  const Tell tell_;
+  RegionDoor door_;
+  base::Descriptor listener_;
+  base::Descriptor bell_;  // for the thread
+  const RankMemory* memory_ = nullptr;
+  Rank rank_ = 0;
+  std::atomic<std::uint64_t> changes_{1};
+
+  mutable std::mutex mutex_;  // of what stands below
+  std::condition_variable changed_;
+  std::unique_ptr<OwnRegions> own_;
+  std::vector<Peer> peers_;
+  bool ends_ = false;
+
+  // The thread's alone.
+  std::map<std::pair<Rank, std::uint32_t>, Mapped> mapped_;
+  std::vector<RegionLine> strangers_;  // that have not said who they are
+
+  std::thread thread_;
+};
+
+}  // namespace tutti::runtime::gpu
