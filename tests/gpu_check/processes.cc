@@ -13,7 +13,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "base/try.hpp"
@@ -30,6 +32,7 @@ using runtime::gpu::CallData;
 using runtime::gpu::Device;
 using runtime::gpu::factor_of;
 using runtime::gpu::GpuOptions;
+using runtime::gpu::GpuRank;
 using runtime::gpu::GpuSeat;
 using runtime::gpu::GpuWorld;
 using runtime::gpu::StageCase;
@@ -37,6 +40,7 @@ using runtime::gpu::StreamHandle;
 
 constexpr int kChannels = 8;
 constexpr std::size_t kTextMax = 1 << 16;
+constexpr auto kMappedWithin = std::chrono::seconds(10);
 // Others say goodbye when their last call is over, too.
 constexpr auto kGoodbyeWithin = std::chrono::seconds(30);
 
@@ -98,7 +102,7 @@ struct Order {
   int rank = 0;
   int ranks = 1;
   int one_in = 1;
-  int apart = 0;            // 1: as if they were on two hosts
+  Manner manner = Manner::slots;
   std::uint64_t large = 0;  // elements of the last cases; 0: none
   std::int64_t timeout_ms = 0;
 };
@@ -113,16 +117,16 @@ class MemberWork {
       Order order;
       if (text->word != Word::order || text->content.size() != sizeof order) return;
       std::memcpy(&order, text->content.data(), sizeof order);
-      const Result<int> done = work(order);
+      const Result<CrewResult> done = work(order);
       const std::string result =
-          done.ok() ? fmt::format("+{}", *done)
+          done.ok() ? fmt::format("+{} {} {}", done->cases, done->slots_us, done->registered_us)
                     : fmt::format("-rank {}: {}", order.rank, done.status().to_string());
       if (!say(line_, Word::result, result)) return;
     }
   }
 
  private:
-  Result<int> work(const Order& order) {
+  Result<CrewResult> work(const Order& order) {
     TUTTI_TRY(make_device(order));
     GpuSeat seat;
     seat.device = device_.get();
@@ -131,7 +135,7 @@ class MemberWork {
     seat.ranks_per_device = order.ranks;
     seat.process = std::to_string(::getpid());
     seat.exchange = [&](const std::string& mine) { return exchange(mine, order.ranks); };
-    if (order.apart != 0)
+    if (order.manner == Manner::apart)
       for (int rank = 0; rank < order.ranks; ++rank) seat.hosts.push_back(rank % 2);
     seat.connect = [&] { return connect(order); };
     GpuOptions options;
@@ -139,7 +143,7 @@ class MemberWork {
     options.timeout = std::chrono::milliseconds(order.timeout_ms);
     auto world = GpuWorld::join(seat, options);
     TUTTI_TRY(world);
-    const Result<int> done = run_cases(**world, order);
+    const Result<CrewResult> done = run_all(**world, order);
     (*world)->say_goodbye();
     const auto deadline = std::chrono::steady_clock::now() + kGoodbyeWithin;
     while (!(*world)->have_others_left() && std::chrono::steady_clock::now() < deadline)
@@ -182,18 +186,92 @@ class MemberWork {
         options, [&](const std::string& mine) { return exchange(mine, order.ranks); });
   }
 
-  Result<int> run_cases(GpuWorld& world, const Order& order) {
-    std::vector<StageCase> cases = cases_of(order.ranks, {0, 1, 7, 1000}, order.one_in);
-    if (order.large > 0)
-      for (const StageCase& what : cases_of(order.ranks, {order.large}, 97)) cases.push_back(what);
+  Result<CrewResult> run_all(GpuWorld& world, const Order& order) {
     const auto stream = device_->make_stream();
     TUTTI_TRY(stream);
-    Status status;
-    for (const StageCase& what : cases)
-      if (status.ok()) status = run_case(world, order, what, *stream).with_context(what.text());
+    CrewResult result;
+    Status status = run_cases(world, order, *stream, result);
+    if (status.ok() && order.manner == Manner::registered)
+      status = measure(world, order, *stream, result);
     device_->destroy_stream(*stream);
     TUTTI_TRY(status);
-    return static_cast<int>(cases.size());
+    return result;
+  }
+
+  Status run_cases(GpuWorld& world, const Order& order, StreamHandle stream, CrewResult& result) {
+    std::vector<StageCase> cases = cases_of(order.ranks, {0, 1, 7, 1000}, order.one_in);
+    if (order.manner == Manner::registered)  // what is worth it
+      for (const StageCase& what : cases_of(order.ranks, {50021}, order.one_in))
+        cases.push_back(what);
+    if (order.large > 0)
+      for (const StageCase& what : cases_of(order.ranks, {order.large}, 97)) cases.push_back(what);
+    for (const StageCase& what : cases)
+      TUTTI_TRY(run_case(world, order, what, stream).with_context(what.text()));
+    result.cases = static_cast<int>(cases.size());
+    return Status();
+  }
+
+  // Memory that peers have mapped, for as long as something is done in it.
+  Status in_registered(GpuWorld& world, const Order& order, std::byte* memory, std::size_t bytes,
+                       const std::function<Status()>& work) {
+    if (order.manner != Manner::registered) return work();
+    GpuRank& rank = world.rank(order.rank);
+    const auto registration = rank.register_memory(memory, bytes);
+    TUTTI_TRY(registration);
+    const auto deadline = std::chrono::steady_clock::now() + kMappedWithin;
+    while (!rank.is_mapped(memory, bytes)) {
+      if (std::chrono::steady_clock::now() > deadline)
+        return Status(StatusCode::timeout, "registered memory was not mapped by all peers");
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    const Status done = work();
+    const Status deregistered = rank.deregister_memory(*registration);
+    return done.ok() ? deregistered : done;
+  }
+
+  // The same sum in memory that is registered, and in other memory.
+  Status measure(GpuWorld& world, const Order& order, StreamHandle stream, CrewResult& result) {
+    if (order.large == 0) return Status();
+    const std::size_t bytes = order.large * size_of(DataType::float32);
+    const auto memory = device_->allocate(bytes);
+    TUTTI_TRY(memory);
+    const auto take = [&](double& us) {
+      const auto time = time_of_sum(world, order, *memory, stream);
+      if (time.ok()) us = *time;
+      return time.status();
+    };
+    Status status = device_->zero(*memory, bytes);
+    if (status.ok()) status = take(result.slots_us);
+    if (status.ok())
+      status =
+          in_registered(world, order, *memory, bytes, [&] { return take(result.registered_us); });
+    device_->deallocate(*memory);
+    return status;
+  }
+
+  // Of one of many that follow each other. Units: us.
+  Result<double> time_of_sum(GpuWorld& world, const Order& order, std::byte* memory,
+                             StreamHandle stream) {
+    constexpr int kCalls = 10;
+    runtime::gpu::GpuCall call;
+    call.input = call.output = memory;
+    call.count = order.large;
+    const auto begin = device_->make_event();
+    TUTTI_TRY(begin);
+    const auto end = device_->make_event();
+    TUTTI_TRY(end);
+    Status status = world.rank(order.rank).call(call, stream);
+    if (status.ok()) status = device_->record(*begin, stream);
+    for (int time = 0; time < kCalls; ++time)
+      if (status.ok()) status = world.rank(order.rank).call(call, stream);
+    if (status.ok()) status = device_->record(*end, stream);
+    if (status.ok()) status = world.rank(order.rank).synchronize(stream);
+    Result<double> us = status;
+    if (status.ok()) us = device_->elapsed_us(*begin, *end);
+    device_->destroy_event(*begin);
+    device_->destroy_event(*end);
+    TUTTI_TRY(us);
+    return *us / kCalls;
   }
 
   Status run_case(GpuWorld& world, const Order& order, const StageCase& what, StreamHandle stream) {
@@ -218,8 +296,11 @@ class MemberWork {
     call.input = *memory + seat.input_at;
     call.output = *memory + seat.output_at;
     Status status = device_->copy_in(*memory, image.data(), image.size());
-    if (status.ok()) status = world.rank(order.rank).call(call, stream);
-    if (status.ok()) status = world.rank(order.rank).synchronize(stream);
+    if (status.ok())
+      status = in_registered(world, order, *memory, image.size(), [&] {
+        TUTTI_TRY(world.rank(order.rank).call(call, stream));
+        return world.rank(order.rank).synchronize(stream);
+      });
     if (status.ok()) status = device_->copy_out(image.data(), *memory, image.size());
     device_->deallocate(*memory);
     TUTTI_TRY(status);
@@ -234,6 +315,17 @@ class MemberWork {
 }  // namespace
 
 // ---- The parent ----
+
+namespace {
+
+// As a member says it, behind a sign.
+CrewResult result_of(const std::string& text) {
+  CrewResult result;
+  std::istringstream(text.substr(1)) >> result.cases >> result.slots_us >> result.registered_us;
+  return result;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Crew>> Crew::start(int members) {
   std::unique_ptr<Crew> crew(new Crew);
@@ -263,12 +355,12 @@ Crew::~Crew() {
   for (const Member& member : members_) ::waitpid(member.process, nullptr, 0);
 }
 
-Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
+Result<CrewResult> Crew::run(int ranks, const Extent& extent, Manner manner) {
   const auto crew = std::span(members_).first(static_cast<std::size_t>(ranks));
   Order order;
   order.ranks = ranks;
-  order.apart = apart ? 1 : 0;
-  order.one_in = extent.one_in * (apart ? 29 : 7);
+  order.manner = manner;
+  order.one_in = extent.one_in * (manner == Manner::slots ? 7 : 29);
   order.large = extent.large.empty() ? 0 : extent.large.front();
   order.timeout_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(extent.options.timeout).count();
@@ -292,8 +384,7 @@ Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
     };
     if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end())
       return Status(StatusCode::internal, first->content.substr(1));
-    if (std::all_of(texts.begin(), texts.end(), ended))
-      return std::atoi(texts.front().content.c_str() + 1);
+    if (std::all_of(texts.begin(), texts.end(), ended)) return result_of(texts.front().content);
     if (std::any_of(texts.begin(), texts.end(), ended))
       return Status(StatusCode::internal, "ranks were not in step");
     for (const Member& member : crew)
@@ -305,26 +396,39 @@ Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
 namespace {
 
 // False: members may still wait for each other, and there can be no further orders.
-bool check_crew(Crew& crew, const Extent& extent, bool apart, Report& report) {
-  const char* const name =
-      apart ? "ranks of several processes, as on two hosts" : "ranks of several processes";
+bool check_crew(Crew& crew, const Extent& extent, Manner manner, Report& report) {
+  const char* const name = manner == Manner::apart ? "ranks of several processes, as on two hosts"
+                           : manner == Manner::registered
+                               ? "ranks of several processes, in registered memory"
+                               : "ranks of several processes";
   std::string done;
+  Table table{"all_reduce of processes",
+              "float32, in place: through slots, and in registered memory; us a call, on rank 0",
+              {"processes", "bytes", "slots", "registered"},
+              {}};
   for (int ranks = 2; ranks <= crew.members(); ++ranks) {
-    const auto cases = crew.run(ranks, extent, apart);
-    if (!cases.ok()) {
-      report.failed(name, fmt::format("of {}: {}", ranks, cases.status().to_string()));
+    const auto result = crew.run(ranks, extent, manner);
+    if (!result.ok()) {
+      report.failed(name, fmt::format("of {}: {}", ranks, result.status().to_string()));
       return false;
     }
-    done += fmt::format("{}{} cases of {} processes", done.empty() ? "" : ", ", *cases, ranks);
+    done +=
+        fmt::format("{}{} cases of {} processes", done.empty() ? "" : ", ", result->cases, ranks);
+    if (result->slots_us > 0)
+      table.rows.push_back({std::to_string(ranks), std::to_string(4 * extent.large.front()),
+                            fmt::format("{:.1f}", result->slots_us),
+                            fmt::format("{:.1f}", result->registered_us)});
   }
   report.passed(name, done);
+  if (!table.rows.empty()) report.table(table);
   return true;
 }
 
 }  // namespace
 
 void check_processes(Crew& crew, const Extent& extent, Report& report) {
-  if (check_crew(crew, extent, false, report)) check_crew(crew, extent, true, report);
+  for (const Manner manner : {Manner::slots, Manner::registered, Manner::apart})
+    if (!check_crew(crew, extent, manner, report)) return;
 }
 
 }  // namespace tutti::gpu_check

@@ -1,10 +1,12 @@
 // processes.hpp: whether device calls are right where ranks are processes of one host, which share
-// their control memory by the driver; and as if these were on two hosts, which carry over sockets
-// what goes from one to the other.
+// their control memory by the driver; the same in memory that they register, which the driver maps
+// for their peers; and as if these were on two hosts, which carry over sockets what goes from one
+// to the other.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +16,20 @@
 #include "gpu_check/report.hpp"
 
 namespace tutti::gpu_check {
+
+// How ranks reach each other.
+enum class Manner : std::int32_t {
+  slots,       // all data goes through control memory
+  registered,  // buffers are mapped by peers
+  apart,       // every other one as on another host
+};
+
+struct CrewResult {
+  int cases = 0;
+  // A large all_reduce, on rank 0's device; 0: not measured. Units: us.
+  double slots_us = 0;
+  double registered_us = 0;
+};
 
 // Processes that wait for orders. A process that has used a driver cannot be forked, so that they
 // are there before.
@@ -26,10 +42,9 @@ class Crew {
   ~Crew();  // they go, too
 
   int members() const { return static_cast<int>(members_.size()); }
-  // So many of them make calls as ranks of one world; apart: every other one as on another host.
-  // How many cases there were.
+  // So many of them make calls as ranks of one world.
   // Errors  the first thing that was wrong, of any rank. Blocking.
-  Result<int> run(int ranks, const Extent& extent, bool apart);
+  Result<CrewResult> run(int ranks, const Extent& extent, Manner manner);
 
  private:
   struct Member {
