@@ -58,6 +58,7 @@ Status Executor::start(const Call& call, const collectives::Plan& plan) {
     return status_;
   }
   const auto& program = choose_copies(call, plan);
+  meets_plain_ = false;
   const bool again = repeats(call, plan, program);
   call_ = call;
   is_again_ = again;

@@ -264,7 +264,7 @@ class Executor {
   Rank leader() const { return PullChoice::leader(call_.signature, transport_.size()); }
   bool agrees_on_copies(std::size_t peer, CopyWays theirs);
   CopyWay agreed_way(const Signature& signature) const;
-  CopyWay second_way();
+  CopyWay second_way(bool plain);
   bool may_choose() const { return two_programs_ || attachable_; }
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
   Status set_up(const collectives::Plan& plan, const SharedProgram& shared);
@@ -464,7 +464,7 @@ class Executor {
   CopyWays copies_;
   bool two_programs_ = false;    // of the plan: one that stores copies, one that loads them
   bool attachable_ = false;      // plain memory of the call may be copied by the system
-  bool meets_plain_ = false;     // and there is some, in this call or, before it, the latest
+  bool meets_plain_ = false;     // and some of it is
   bool laid_to_attach_ = false;  // the call is cut so
   bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
   std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that this leads

@@ -18,11 +18,12 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
   // Where ranks share a core, how long a call takes says more of their turns.
   leads_ = transport_.rank() == PullChoice::leader(call.signature, transport_.size()) &&
            neighbours_.empty() && !options_.pulls;
-  if (leads_ && second_way() != CopyWay::stored) {
-    copies_.next = pull_choice_.propose(call.signature, second_way());
+  const CopyWay second =
+      leads_ ? second_way(pull_choice_.met_plain(call.signature)) : CopyWay::stored;
+  if (second != CopyWay::stored) {
+    copies_.next = pull_choice_.propose(call.signature, second);
     pull_choice_.heard(call.signature, copies_.next);
   }
-  meets_plain_ = false;
   return copies_.now != CopyWay::stored && two_programs_ ? plan.pulled : plan.program;
 }
 
@@ -33,9 +34,9 @@ CopyWay Executor::agreed_way(const Signature& signature) const {
   return attachable_ ? CopyWay::attached : CopyWay::pulled;
 }
 
-// What calls like this one may do instead of storing, as far as the latest one showed.
-CopyWay Executor::second_way() {
-  if (meets_plain_ && attachable_ && transport_.all_attached()) return CopyWay::attached;
+// What may be done instead of storing, where there is plain memory or none.
+CopyWay Executor::second_way(bool plain) {
+  if (plain && attachable_ && transport_.all_attached()) return CopyWay::attached;
   return two_programs_ ? CopyWay::pulled : CopyWay::stored;
 }
 

@@ -37,12 +37,12 @@ void Executor::lay_out_direct_round() {
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
+  if (direct_round_.empty() || !done() || !status_.ok()) return false;
   if (may_choose()) copies_.now = agreed_way(call.signature);
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
-  if (direct_round_.empty() || !done() || !status_.ok() ||
-      !repeats(call, plan, other_program ? plan.pulled : plan.program))
-    return false;
+  if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;
   enter_again(call);
+  meets_plain_ = false;
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     peers_[peer].begin_call(true);

@@ -25,7 +25,9 @@ CopyWay PullChoice::propose(const Signature& call, CopyWay second) {
 // One that went a way that says nothing of these two, as buffers are others now, is passed over.
 void PullChoice::took(const Signature& call, CopyWay way, CopyWay second, std::uint64_t ticks) {
   const std::unique_ptr<Kinds>& times = times_[table(second)];
-  if (!times || call.count == 0 || (way != CopyWay::stored && way != second)) return;
+  const bool says_something =
+      second != CopyWay::stored && (way == CopyWay::stored || way == second);
+  if (!times || call.count == 0 || !says_something) return;
   const auto bytes = static_cast<double>(call.count * size_of(call.type));
   (*times)[kind_of(call)].took(way == second ? 1 : 0, static_cast<double>(ticks) / bytes);
 }

@@ -39,6 +39,10 @@ class PullChoice {
   // What the leader's record of a call said of the next one.
   void heard(const Signature& call, CopyWay next) { agreed_[kind_of(call)] = next; }
 
+  // Whether the latest call of the kind met memory that peers cannot address; the leader notes it.
+  bool met_plain(const Signature& call) const { return plain_[kind_of(call)]; }
+  void met(const Signature& call, bool plain) { plain_[kind_of(call)] = plain; }
+
   // The leader's part. What its record is to say; heard() is for itself, too. `second`: what the
   // next call may do instead of storing.
   // Requires  `second` is not stored.
@@ -55,6 +59,7 @@ class PullChoice {
   static std::size_t kind_of(const Signature& call);
 
   std::array<CopyWay, kKinds> agreed_{};
+  std::array<bool, kKinds> plain_{};
   std::array<std::unique_ptr<Kinds>, 2> times_;  // the leader's, once needed
 };
 
