@@ -3,7 +3,7 @@
 // GpuWorld::join() in world.hpp.
 //
 // Ranks say twice how they fare: with their memory, and once they have that of all others. So all
-// come to the same end, whoever could not.
+// come to the same end, whoever could not. Between hosts they say besides how they carry.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,13 +68,15 @@ class GpuWorld::Joining {
     const auto cards = cards_of(*texts);
     TUTTI_TRY(cards);
     connect_hosts();
-    const Status connected = connect(*cards);
-    const auto outcomes = seat_.exchange(connected.ok() ? std::string() : connected.message());
-    TUTTI_TRY(outcomes);
-    for (std::size_t rank = 0; rank < outcomes->size(); ++rank)
-      if (const std::string& why = (*outcomes)[rank]; !why.empty())
-        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why),
-                      static_cast<int>(rank));
+    Links links;
+    Status connected = connect(*cards, links);
+    if (has_hosts()) {
+      auto offers = tell(connected);
+      TUTTI_TRY(offers);
+      connected = start_carrier(*offers, links);
+    }
+    if (connected.ok()) connected = world_->rank(seat_.rank).memory_.connect(links);
+    TUTTI_TRY(tell(connected));
     return std::move(world_);
   }
 
@@ -147,7 +149,7 @@ class GpuWorld::Joining {
            seat_.hosts[rank] == seat_.hosts[static_cast<std::size_t>(seat_.rank)];
   }
 
-  Status connect(const std::vector<Card>& cards) {
+  Status connect(const std::vector<Card>& cards, Links& links) {
     std::vector<std::byte*> controls(cards.size(), nullptr);
     std::vector<Rank> elsewhere;
     for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -160,25 +162,45 @@ class GpuWorld::Joining {
       if (!control.ok()) return control.status().with_context(fmt::format("of rank {}", rank));
       controls[rank] = *control;
     }
-    Links links = direct_links(world_->shape_, seat_.rank, controls);
-    if (!elsewhere.empty()) {
-      TUTTI_TRY(make_carrier(elsewhere));
-      world_->carrier_->link(links);
-    }
-    return world_->rank(seat_.rank).memory_.connect(links);
+    links = direct_links(world_->shape_, seat_.rank, controls);
+    return elsewhere.empty() ? Status() : make_carrier(elsewhere);
   }
 
   Status make_carrier(const std::vector<Rank>& peers) {
     if (!connected_.ok()) return connected_;
     const RankMemory& memory = world_->rank(seat_.rank).memory_;
     auto carrier =
-        Carrier::make(*seat_.device, world_->shape_, peers, std::move(transport_),
+        Carrier::make(*seat_.device, world_->shape_, peers, std::move(transport_), options_.network,
                       [&memory](std::uint64_t notice) {
                         static_cast<void>(memory.give_notice(static_cast<Why>(notice >> 32),
                                                              static_cast<std::uint32_t>(notice)));
                       });
     TUTTI_TRY(carrier);
     world_->carrier_ = *std::move(carrier);
+    return Status();
+  }
+
+  // How this rank fares, and what it offers as a carrier; what all others do, when all fare well.
+  Result<std::vector<std::string>> tell(const Status& mine) {
+    const bool offers = mine.ok() && world_->carrier_;
+    auto texts = seat_.exchange(!mine.ok() ? '-' + mine.message()
+                                : offers   ? '+' + world_->carrier_->offer()
+                                           : "+");
+    TUTTI_TRY(texts);
+    for (std::size_t rank = 0; rank < texts->size(); ++rank) {
+      std::string& text = (*texts)[rank];
+      if (!text.starts_with('+'))
+        return Status(StatusCode::unsupported,
+                      fmt::format("rank {}: {}", rank, text.substr(text.empty() ? 0 : 1)),
+                      static_cast<int>(rank));
+      text.erase(0, 1);
+    }
+    return texts;
+  }
+
+  Status start_carrier(const std::vector<std::string>& offers, Links& links) {
+    TUTTI_TRY(world_->carrier_->start(offers));
+    world_->carrier_->link(links);
     return Status();
   }
 
