@@ -22,6 +22,7 @@
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
 #include "transport/tcp/transport.hpp"
+#include "transport/ucx/transport.hpp"
 
 namespace tutti::gpu_check {
 namespace {
@@ -91,6 +92,11 @@ std::optional<Text> hear(int line) {
   return text;
 }
 
+// How a result begins that says why something cannot be done here.
+constexpr char kCannot = '~';
+// What a carrier says of itself where all of it goes from device to device.
+constexpr std::string_view kByCards = "sends from and receives into device memory";
+
 // ---- A member ----
 
 // What it is to do.
@@ -98,7 +104,7 @@ struct Order {
   int rank = 0;
   int ranks = 1;
   int one_in = 1;
-  int apart = 0;            // 1: as if they were on two hosts
+  Hosts hosts = Hosts::one;
   std::uint64_t large = 0;  // elements of the last cases; 0: none
   std::int64_t timeout_ms = 0;
 };
@@ -114,14 +120,18 @@ class MemberWork {
       if (text->word != Word::order || text->content.size() != sizeof order) return;
       std::memcpy(&order, text->content.data(), sizeof order);
       const Result<int> done = work(order);
-      const std::string result =
-          done.ok() ? fmt::format("+{}", *done)
-                    : fmt::format("-rank {}: {}", order.rank, done.status().to_string());
-      if (!say(line_, Word::result, result)) return;
+      if (!say(line_, Word::result, result_of(order, done))) return;
     }
   }
 
  private:
+  static std::string result_of(const Order& order, const Result<int>& done) {
+    if (done.ok()) return fmt::format("+{}", *done);
+    if (order.hosts == Hosts::by_cards && done.status().code() == StatusCode::unsupported)
+      return fmt::format("{}{}", kCannot, done.status().message());
+    return fmt::format("-rank {}: {}", order.rank, done.status().to_string());
+  }
+
   Result<int> work(const Order& order) {
     TUTTI_TRY(make_device(order));
     GpuSeat seat;
@@ -131,7 +141,7 @@ class MemberWork {
     seat.ranks_per_device = order.ranks;
     seat.process = std::to_string(::getpid());
     seat.exchange = [&](const std::string& mine) { return exchange(mine, order.ranks); };
-    if (order.apart != 0)
+    if (order.hosts != Hosts::one)
       for (int rank = 0; rank < order.ranks; ++rank) seat.hosts.push_back(rank % 2);
     seat.connect = [&] { return connect(order); };
     GpuOptions options;
@@ -139,12 +149,24 @@ class MemberWork {
     options.timeout = std::chrono::milliseconds(order.timeout_ms);
     auto world = GpuWorld::join(seat, options);
     TUTTI_TRY(world);
-    const Result<int> done = run_cases(**world, order);
+    const Status can = check_carriers(**world, order);
+    const Result<int> done = can.ok() ? run_cases(**world, order) : can;
     (*world)->say_goodbye();
     const auto deadline = std::chrono::steady_clock::now() + kGoodbyeWithin;
     while (!(*world)->have_others_left() && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return done;
+  }
+
+  // Whether cards do all of it, where they are to, for all ranks.
+  Status check_carriers(const GpuWorld& world, const Order& order) {
+    if (order.hosts != Hosts::by_cards) return Status();
+    const auto carriers = exchange(world.describe_carrier(), order.ranks);
+    TUTTI_TRY(carriers);
+    for (int rank = 0; rank < order.ranks; ++rank)
+      if (const std::string& how = (*carriers)[static_cast<std::size_t>(rank)]; how != kByCards)
+        return Status(StatusCode::unsupported, fmt::format("rank {} {}", rank, how));
+    return Status();
   }
 
   Status make_device(const Order& order) {
@@ -178,8 +200,9 @@ class MemberWork {
     options.size = order.ranks;
     options.frame_bytes_max = 2 * GpuOptions().slot_bytes;
     options.ranks_share_cores = true;
-    return transport::make_tcp_transport(
-        options, [&](const std::string& mine) { return exchange(mine, order.ranks); });
+    const auto with = [&](const std::string& mine) { return exchange(mine, order.ranks); };
+    return order.hosts == Hosts::by_cards ? transport::make_ucx_transport(options, {}, with)
+                                          : transport::make_tcp_transport(options, with);
   }
 
   Result<int> run_cases(GpuWorld& world, const Order& order) {
@@ -263,12 +286,12 @@ Crew::~Crew() {
   for (const Member& member : members_) ::waitpid(member.process, nullptr, 0);
 }
 
-Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
+Result<int> Crew::run(int ranks, const Extent& extent, Hosts hosts) {
   const auto crew = std::span(members_).first(static_cast<std::size_t>(ranks));
   Order order;
   order.ranks = ranks;
-  order.apart = apart ? 1 : 0;
-  order.one_in = extent.one_in * (apart ? 29 : 7);
+  order.hosts = hosts;
+  order.one_in = extent.one_in * (hosts == Hosts::one ? 7 : 29);
   order.large = extent.large.empty() ? 0 : extent.large.front();
   order.timeout_ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(extent.options.timeout).count();
@@ -291,7 +314,9 @@ Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
       return text.word == Word::result && !text.content.starts_with('+');
     };
     if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end())
-      return Status(StatusCode::internal, first->content.substr(1));
+      return Status(
+          first->content.starts_with(kCannot) ? StatusCode::unsupported : StatusCode::internal,
+          first->content.substr(1));
     if (std::all_of(texts.begin(), texts.end(), ended))
       return std::atoi(texts.front().content.c_str() + 1);
     if (std::any_of(texts.begin(), texts.end(), ended))
@@ -304,13 +329,28 @@ Result<int> Crew::run(int ranks, const Extent& extent, bool apart) {
 
 namespace {
 
+const char* name_of(Hosts hosts) {
+  switch (hosts) {
+    case Hosts::one:
+      break;
+    case Hosts::by_sockets:
+      return "ranks of several processes, as on two hosts";
+    case Hosts::by_cards:
+      return "ranks of several processes, as on two hosts, from device to device by UCX";
+  }
+  return "ranks of several processes";
+}
+
 // False: members may still wait for each other, and there can be no further orders.
-bool check_crew(Crew& crew, const Extent& extent, bool apart, Report& report) {
-  const char* const name =
-      apart ? "ranks of several processes, as on two hosts" : "ranks of several processes";
+bool check_crew(Crew& crew, const Extent& extent, Hosts hosts, Report& report) {
+  const char* const name = name_of(hosts);
   std::string done;
   for (int ranks = 2; ranks <= crew.members(); ++ranks) {
-    const auto cases = crew.run(ranks, extent, apart);
+    const auto cases = crew.run(ranks, extent, hosts);
+    if (cases.status().code() == StatusCode::unsupported) {
+      report.did_not_run(name, cases.status().message());
+      return true;
+    }
     if (!cases.ok()) {
       report.failed(name, fmt::format("of {}: {}", ranks, cases.status().to_string()));
       return false;
@@ -324,7 +364,8 @@ bool check_crew(Crew& crew, const Extent& extent, bool apart, Report& report) {
 }  // namespace
 
 void check_processes(Crew& crew, const Extent& extent, Report& report) {
-  if (check_crew(crew, extent, false, report)) check_crew(crew, extent, true, report);
+  for (const Hosts hosts : {Hosts::one, Hosts::by_sockets, Hosts::by_cards})
+    if (!check_crew(crew, extent, hosts, report)) return;
 }
 
 }  // namespace tutti::gpu_check

@@ -16,7 +16,9 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -117,9 +119,23 @@ class Member {
 // Names and values in the environment of ranks.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// That of one rank alone is the word of that number.
+void set_variable(const std::string& name, const std::string& value, int rank) {
+  constexpr std::string_view kByRank = "_BY_RANK";
+  if (!name.ends_with(kByRank)) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    return;
+  }
+  std::istringstream words(value);
+  std::string word;
+  for (int i = 0; i <= rank; ++i) words >> word;
+  ::setenv(name.substr(0, name.size() - kByRank.size()).c_str(), word.c_str(), 1);
+}
+
 // The exit codes, or minus the signals, of ranks that do this.
+// With a file, what they say goes there.
 std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>& work,
-                           const Variables& variables = {}) {
+                           const Variables& variables = {}, const std::string& file = "") {
   void* const memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const shared = new (memory) Shared;
@@ -127,7 +143,8 @@ std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+      for (const auto& [name, value] : variables) set_variable(name, value, rank);
+      if (!file.empty()) DEMAND(std::freopen(file.c_str(), "a", stderr) != nullptr);
       Member member(*shared, rank, size);
       work(member, *shared);
       std::exit(0);
@@ -199,21 +216,72 @@ std::size_t device_memory() {
   return counts.device_memory;
 }
 
+// Of what network cards have written into devices' memory.
+std::size_t flushes() {
+  TuttiStandInCounts counts{};
+  tutti_stand_in_count(&counts);
+  return counts.flushes;
+}
+
 std::vector<int> zeros(int size) { return std::vector<int>(static_cast<std::size_t>(size), 0); }
 
-// On one host, and as if each rank were on another: with sockets asked for, hosts carry what
+// Ranks on one host, or as if each were on another: with sockets or UCX asked for, hosts carry what
 // kernels tell each other.
-class NcclDeviceRanks : public ::testing::TestWithParam<const char*> {
+struct Setting {
+  const char* name;
+  Variables variables;
+  bool apart = true;
+  bool needs_ucx = false;
+  bool direct = false;  // UCX moves the memory of devices by itself
+
+  friend void PrintTo(const Setting& setting, std::ostream* to) { *to << setting.name; }
+};
+
+const Variables kUcx = {{"TUTTI_TRANSPORT", "ucx"}, {"UCX_MEM_EVENTS", "no"}};
+
+Variables with(Variables variables, const Variables& more) {
+  variables.insert(variables.end(), more.begin(), more.end());
+  return variables;
+}
+
+const Variables kDirect = with(kUcx, {{"TUTTI_GPU_DIRECT", "on"}, {"CUDA_STAND_IN_RDMA", "flush"}});
+
+const Setting kSettings[] = {
+    {"together", {{"TUTTI_TRANSPORT", "auto"}}, false},
+    {"apart", {{"TUTTI_TRANSPORT", "tcp"}}},
+    {"apart_ucx", kUcx, true, true},
+    {"apart_direct", kDirect, true, true, true},
+    {"apart_direct_sockets", with(kDirect, {{"UCX_TLS", "tcp,self"}}), true, true, true},
+};
+
+// Where UCX is in this build it has the stand-in that knows devices in front of it.
+bool has_ucx() { return TUTTI_UCX_STAND_IN != 0; }
+
+bool has_kernels_here() {
+  const char* const kernels = std::getenv("TUTTI_GPU_KERNELS");
+  return kernels == nullptr || std::strcmp(kernels, "0") != 0;
+}
+
+class NcclDeviceRanks : public ::testing::TestWithParam<Setting> {
  protected:
+  void SetUp() override {
+    if (!GetParam().needs_ucx) return;
+    if (!has_ucx()) GTEST_SKIP() << "this build has no UCX";
+    if (!has_kernels_here()) GTEST_SKIP() << "nothing is carried without kernels";
+  }
   static std::vector<int> run(int size, const std::function<void(Member&, Shared&)>& work) {
-    return run_ranks(size, work, {{"TUTTI_TRANSPORT", GetParam()}});
+    return run_ranks(
+        size,
+        [&work](Member& member, Shared& shared) {
+          work(member, shared);
+          DEMAND((flushes() > 0) == GetParam().direct || member.size() == 1);
+        },
+        GetParam().variables);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Hosts, NcclDeviceRanks, ::testing::Values("auto", "tcp"),
-                         [](const auto& param) {
-                           return std::string(param.param) == "tcp" ? "apart" : "together";
-                         });
+INSTANTIATE_TEST_SUITE_P(Hosts, NcclDeviceRanks, ::testing::ValuesIn(kSettings),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 TEST_P(NcclDeviceRanks, AreRightAtAllSizes) {
   for (const int size : {1, 2, 3, 5})
@@ -297,14 +365,13 @@ TEST_P(NcclDeviceRanks, PlanByTheMachineThatIsDescribed) {
           member.end();
           if (!has_kernels) std::exit(kSkipped);
         },
-        {{"TUTTI_TRANSPORT", GetParam()}, {"NCCL_TOPO_FILE", file}, {"NCCL_TOPO_DUMP_FILE", used}});
+        with(GetParam().variables, {{"NCCL_TOPO_FILE", file}, {"NCCL_TOPO_DUMP_FILE", used}}));
     if (codes == std::vector<int>(2, kSkipped))
       GTEST_SKIP() << "this build has no kernels, or they are turned off";
     EXPECT_EQ(codes, zeros(2));
     const std::string text = testing::read_file(used);
     EXPECT_EQ(text.find("vertex gpu") != std::string::npos, all) << text;
-    const bool apart = std::string(GetParam()) == "tcp";
-    EXPECT_EQ(text.find("h1/n0/gpu1 ") != std::string::npos, all && apart) << text;
+    EXPECT_EQ(text.find("h1/n0/gpu1 ") != std::string::npos, all && GetParam().apart) << text;
   }
 }
 
@@ -405,6 +472,69 @@ TEST_P(NcclDeviceRanks, HearOfALostPeer) {
     DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0}));
+}
+
+// ---- What network cards move ----
+
+// What a rank says of how it carries, with those variables besides.
+std::string said(const Variables& more) {
+  const testing::TempDir dir;
+  const std::string file = dir.path() + "/said";
+  const auto codes = run_ranks(
+      2,
+      [](Member& member, Shared&) {
+        check_sums(member, 5000);
+        member.end();
+      },
+      with(with(kDirect, more), {{"NCCL_DEBUG", "INFO"}}), file);
+  EXPECT_EQ(codes, zeros(2));
+  return testing::read_file(file);
+}
+
+class NcclDirect : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_ucx()) GTEST_SKIP() << "this build has no UCX";
+    if (!has_kernels_here()) GTEST_SKIP() << "nothing is carried without kernels";
+  }
+};
+
+TEST_F(NcclDirect, SaysThatItIsAndWhyNot) {
+  const struct {
+    Variables more;
+    const char* says;
+  } kCases[] = {
+      {{}, "between hosts it sends from and receives into device memory"},
+      {{{"CUDA_STAND_IN_RDMA", "ordered"}}, "it sends from and receives into device memory"},
+      {{{"CUDA_STAND_IN_RDMA", "unordered"}},
+       "it sends from device memory, receives into page-locked memory (CUDA stand-in"},
+      {{{"CUDA_STAND_IN_RDMA", ""}}, "does no GPUDirect RDMA)"},
+      {{{"TUTTI_GPU_DIRECT", "off"}}, "page-locked memory (TUTTI_GPU_DIRECT=off)"},
+      {{{"TUTTI_GPU_DIRECT", "receive"}},
+       "sends from page-locked memory (TUTTI_GPU_DIRECT=receive), receives into device memory"},
+      {{{"TUTTI_GPU_DIRECT", ""}, {"NCCL_NET_GDR_LEVEL", "0"}},
+       "page-locked memory (NCCL_NET_GDR_LEVEL=LOC)"},
+      {{{"STAND_IN_UCX_NO_MAP", "1"}}, "page-locked memory (UCX cannot register"},
+      {{{"TUTTI_TRANSPORT", "tcp"}}, "page-locked memory (tcp moves no memory that is lent to it)"},
+  };
+  for (const auto& each : kCases) {
+    const std::string text = said(each.more);
+    EXPECT_NE(text.find(each.says), std::string::npos) << each.says << "\n" << text;
+  }
+}
+
+// Ranks that differ in what their devices let cards do.
+TEST_F(NcclDirect, RanksNeedNotBeAlike) {
+  const auto codes = run_ranks(
+      3,
+      [](Member& member, Shared&) {
+        for (const std::size_t count : {1U, 1009U, 50021U}) check_sums(member, count);
+        check_exchanges(member, 4099);
+        DEMAND((flushes() > 0) == (member.rank() == 1));
+        member.end();
+      },
+      with(kDirect, {{"CUDA_STAND_IN_RDMA_BY_RANK", "unordered flush none"}}));
+  EXPECT_EQ(codes, zeros(3));
 }
 
 // An abort of one rank is heard by those that wait for it.
