@@ -474,6 +474,67 @@ TEST_P(NcclDeviceRanks, HearOfALostPeer) {
   EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0}));
 }
 
+// Calls without end, until one fails: by then data are under way whenever something happens.
+void call_until_failure(const Member& member) {
+  constexpr std::size_t kCount = 200'000;
+  int* const memory = member.memory(filled(member.rank(), kCount));
+  ncclResult_t error = ncclSuccess;
+  while (error == ncclSuccess) {
+    if (ncclAllReduce(memory, memory, kCount, ncclInt, ncclSum, member.comm(), member.stream()) !=
+        ncclSuccess)
+      break;
+    DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+    DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
+  }
+}
+
+TEST_P(NcclDeviceRanks, HearOfAPeerThatIsLostWithinTransfers) {
+  for (const int delay_ms : {1, 4, 9, 16}) {
+    const auto codes = run(3, [delay_ms](Member& member, Shared& shared) {
+      check_sums(member, 10);
+      ++shared.met;
+      while (shared.met < 3) std::this_thread::yield();
+      std::thread death;
+      if (member.rank() == 1)
+        death = std::thread([delay_ms] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+          std::raise(SIGKILL);
+        });
+      call_until_failure(member);
+      if (death.joinable()) death.join();
+      ++shared.met;
+      while (shared.met < 5) std::this_thread::yield();
+      DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+    });
+    EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0})) << delay_ms;
+  }
+}
+
+// What rank 2 has enqueued is under way when it aborts.
+TEST_P(NcclDeviceRanks, HearOfAnAbortWithinTransfers) {
+  for (const int delay_ms : {1, 7})
+    EXPECT_EQ(run(3,
+                  [delay_ms](Member& member, Shared& shared) {
+                    check_sums(member, 10);
+                    ++shared.met;
+                    while (shared.met < 3) std::this_thread::yield();
+                    if (member.rank() == 2) {
+                      constexpr std::size_t kCount = 200'000;
+                      int* const memory = member.memory(filled(member.rank(), kCount));
+                      for (int time = 0; time < 50; ++time)
+                        DEMAND(ncclAllReduce(memory, memory, kCount, ncclInt, ncclSum,
+                                             member.comm(), member.stream()) == ncclSuccess);
+                      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+                    } else {
+                      call_until_failure(member);
+                    }
+                    DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                    DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+                  }),
+              zeros(3))
+        << delay_ms;
+}
+
 // ---- What network cards move ----
 
 // What a rank says of how it carries, with those variables besides.
