@@ -317,15 +317,18 @@ class Transport {
     static_cast<void>(bytes);
   }
 
-  // Lends memory, and says by which number endpoints know it (never 0). The transport shares in its
-  // ownership until nothing can touch it any more, at the latest when the transport is destroyed;
-  // where that cannot be known after a failure, for as long as the process lives.
-  // Errors  unsupported: it moves no such memory by itself, with the reason.
-  virtual Result<std::uint32_t> lend(const LentMemory& memory) {
-    static_cast<void>(memory);
+  // Whether it moves such memory by itself: ok, or unsupported with the reason.
+  virtual Status can_lend(MemoryKind kind) {
+    static_cast<void>(kind);
     return Status(StatusCode::unsupported,
                   std::string(traits().name) + " moves no memory that is lent to it");
   }
+
+  // Lends memory, and says by which number endpoints know it (never 0). The transport shares in its
+  // ownership until nothing can touch it any more, at the latest when the transport is destroyed;
+  // where that cannot be known after a failure, for as long as the process lives.
+  // Errors  those of can_lend(); unsupported: not this memory, with the reason.
+  virtual Result<std::uint32_t> lend(const LentMemory& memory) { return can_lend(memory.kind); }
 
   // This rank gives up, for that reason: peers that see it leave shall hear whose fault it was.
   virtual void give_up(const Status& why) { static_cast<void>(why); }

@@ -61,6 +61,7 @@ class LendingTransport final : public Transport, private Endpoint {
   void release_shareable(void*) override {}
   bool flushed() const override { return out_.frames.empty() && out_.fetches.empty(); }
   std::size_t memory_bytes() const override { return 0; }
+  Status can_lend(MemoryKind) override { return Status(); }
   Result<std::uint32_t> lend(const LentMemory& memory) override {
     lent_.push_back(memory);
     return static_cast<std::uint32_t>(lent_.size());

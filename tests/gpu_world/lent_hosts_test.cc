@@ -172,8 +172,11 @@ TEST_P(GpuLentHosts, DoNotWhereTheyAreNotTo) {
 
 TEST(GpuLentHostsNot, WhereTheTransportMovesNothingByItself) {
   std::vector<Member> members = make_members({0, 1}, {Lets::all});
+  std::atomic<int> given_back = 0;
+  for (Member& member : members) member.device->at_deallocation([&] { ++given_back; });
   join_all(members);
   ASSERT_TRUE(members[0].status.ok()) << members[0].status.to_string();
+  EXPECT_EQ(given_back, 0) << "that may wait for all that the device does";
   EXPECT_THAT(members[0].world->describe_carrier(),
               HasSubstr("memory moves no memory that is lent"));
   expect_contracts(members);
@@ -182,9 +185,12 @@ TEST(GpuLentHostsNot, WhereTheTransportMovesNothingByItself) {
 
 // A device that has no room left for payloads is no reason to fail.
 TEST_P(GpuLentHosts, DoNotWhereTheDeviceHasNoRoom) {
-  std::vector<Member> members = make_members({0, 1}, {Lets::all});
-  members[0].device->fail_allocation_after(1);
+  std::vector<Member> members = make_members({0, 1, 2}, {Lets::all});
+  std::atomic<int> given_back = 0;
+  members[0].device->at_deallocation([&] { ++given_back; });
+  members[0].device->fail_allocation_after(2);
   join(members);
+  EXPECT_EQ(given_back, 0) << "what was allocated before stays";
   EXPECT_THAT(members[0].world->describe_carrier(), HasSubstr("bytes are left"));
   EXPECT_EQ(members[1].world->describe_carrier(), "sends from and receives into device memory");
   expect_contracts(members);

@@ -165,6 +165,18 @@ TEST(GpuProxyLent, AFlushThatFailsLosesThePeer) {
   EXPECT_THAT(pair.b.proxy.take_notices(), ElementsAre(make_notice(Why::peer_failed, 1)));
 }
 
+TEST(GpuProxyLent, AFarewellDoesNotExcuseWhatCannotBeSeen) {
+  Pair pair;
+  pair.b.flush_status = Status(StatusCode::system_error, "no flush today");
+  pair.a.fill("0123456789abcdef");
+  pair.a.proxy.leave();
+  pair.poll();
+  EXPECT_TRUE(pair.b.proxy.has_left(0));
+  pair.there.move_one();
+  pair.poll();
+  EXPECT_THAT(pair.b.proxy.take_notices(), ElementsAre(make_notice(Why::peer_failed, 1)));
+}
+
 // The peer has read it; the transport may not have heard of that.
 TEST(GpuProxyLent, ASlotIsFreeWhenTheTransportHasReadItToo) {
   Pair pair;

@@ -21,16 +21,18 @@ struct Kept {
 
 }  // namespace
 
+Status LentRegions::can_add(const Context& context, MemoryKind kind) {
+  if (kind == MemoryKind::host || context.knows(UCS_MEMORY_TYPE_CUDA)) return Status();
+  return Status(StatusCode::unsupported, "this UCX was built without CUDA, or finds none");
+}
+
 Result<std::uint32_t> LentRegions::add(const std::shared_ptr<Context>& context,
                                        const LentMemory& memory) {
   context_ = context;
   Lent lent;
   lent.memory = memory;
-  if (memory.kind != MemoryKind::host) {
-    if (!context->knows(lent.type()))
-      return Status(StatusCode::unsupported, "this UCX was built without CUDA, or finds none");
-    TUTTI_TRY(enlist(lent));
-  }
+  TUTTI_TRY(can_add(*context, memory.kind));
+  if (memory.kind != MemoryKind::host) TUTTI_TRY(enlist(lent));
   regions_.push_back(std::move(lent));
   return static_cast<std::uint32_t>(regions_.size());
 }

@@ -49,7 +49,9 @@ class LentRegions {
   LentRegions(const LentRegions&) = delete;
   LentRegions& operator=(const LentRegions&) = delete;
 
-  // Errors  unsupported: UCX does not know such memory, or cannot register it.
+  // Ok, or why not. Errors  unsupported.
+  static Status can_add(const Context& context, MemoryKind kind);
+  // Errors  those of can_add(); unsupported: UCX cannot register it.
   Result<std::uint32_t> add(const std::shared_ptr<Context>& context, const LentMemory& memory);
   bool empty() const { return regions_.empty(); }
 

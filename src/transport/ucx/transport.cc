@@ -54,6 +54,9 @@ class UcxTransport final : public Transport {
   void release_shareable(void* memory) override {
     TUTTI_ASSERT(memory == nullptr, "this transport has no shareable memory");
   }
+  Status can_lend(MemoryKind kind) override {
+    return LentRegions::can_add(*mesh_.worker().context(), kind);
+  }
   Result<std::uint32_t> lend(const LentMemory& memory) override {
     return mesh_.lent().add(mesh_.worker().context(), memory);
   }

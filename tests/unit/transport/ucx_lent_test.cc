@@ -198,6 +198,8 @@ TEST(UcxLentMemory, OfAGpuWantsAUcxThatKnowsIt) {
   EXPECT_TRUE((*context)->knows(UCS_MEMORY_TYPE_HOST));
   if ((*context)->knows(UCS_MEMORY_TYPE_CUDA)) GTEST_SKIP() << "this UCX knows CUDA";
   conformance::World world = conformance::make_ucx_world(ranks(2), {.transports = kShm});
+  EXPECT_TRUE(world.transports[0]->can_lend(MemoryKind::host).ok());
+  EXPECT_THAT(world.transports[0]->can_lend(MemoryKind::cuda).message(), HasSubstr("without CUDA"));
   const auto memory = make_memory(64);
   const auto region = world.transports[0]->lend({memory, 64, MemoryKind::cuda});
   EXPECT_EQ(region.status().code(), StatusCode::unsupported);

@@ -96,7 +96,8 @@ void Carrier::allocate_payloads(const NetworkWishes& wishes) {
   why_not_sent_ = first(wishes.why_no_reads, access.why_no_reads);
   why_not_received_ = first(wishes.why_no_writes, access.why_no_writes);
   if (!why_not_sent_.empty() && !why_not_received_.empty()) return;
-  const Status lent = device_.within([&] { return lend_payloads(access.kind); });
+  Status lent = transport_->can_lend(access.kind);
+  if (lent.ok()) lent = device_.within([&] { return lend_payloads(access.kind); });
   if (!lent.ok()) use_no_device(lent.message());
 }
 
@@ -124,12 +125,11 @@ Status Carrier::lend_payloads(MemoryKind kind) {
   return Status();
 }
 
-// What has been lent by then stays with the transport.
+// What has been allocated by then stays: to give memory back may wait for all that the device does,
+// calls of other worlds among it, whose peers may be waiting for this world to be made.
 void Carrier::use_no_device(const std::string& why) {
   for (std::string* const reason : {&why_not_sent_, &why_not_received_})
     if (reason->empty()) *reason = why;
-  payloads_.clear();
-  device_bytes_ = 0;
   for (ProxyLink& link : links_) link = {.peer = link.peer};
 }
 

@@ -299,6 +299,7 @@ bool Proxy::land(Link& link) {
   if (!has_landed) return false;
   if (by_itself && flush_)
     if (const Status flushed = flush_(); !flushed.ok()) {
+      link.has_left = false;  // or not with all that it told
       lose(link, flushed);
       return true;
     }
