@@ -10,6 +10,10 @@
 //            import_memory translate addresses, and signal and signalled carry monotone
 //            counters, so that data need not be copied through the queue at all.
 //
+// Some transports move bytes by themselves between two pieces of memory that neither end touches
+// meanwhile, a GPU's for instance: such memory is lent to them (Transport::lend), and frames say
+// what of it is to be moved.
+//
 // Knows bytes, ranks and channels. Does not know chunks, collectives or topology, never blocks,
 // never calls upward: what happened is data that poll(), peek() and signalled() return.
 #pragma once
@@ -61,7 +65,31 @@ inline constexpr std::size_t kSignalCount = 5;
 struct Frame {
   std::uint32_t tag = 0;  // the sender's, uninterpreted
   std::span<const std::byte> payload;
+  std::size_t lent_bytes = 0;  // that belong to it and lie with the sender still: fetch()
 };
+
+// Whose memory is lent.
+enum class MemoryKind : std::uint8_t {
+  host,
+  cuda,  // a GPU's: the processor neither reads nor writes it
+};
+
+// Memory of this rank that a transport reads and writes at any time, until it has let go of it.
+struct LentMemory {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes = 0;
+  MemoryKind kind = MemoryKind::host;
+};
+
+// A piece of it.
+struct LentPlace {
+  std::uint32_t region = 0;  // what lend() gave; 0: none
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+// What goes before lent bytes in a frame is at most so long.
+inline constexpr std::size_t kLentHeadBytesMax = 32;
 
 // What take() found.
 enum class Taken : std::uint8_t {
@@ -109,6 +137,30 @@ class Endpoint {
   // there, nothing is written between calls, and only the same call goes on with it: meanwhile
   // peek() finds nothing.
   virtual Taken take(std::uint32_t tag, std::span<std::byte> place);
+
+  // As send(), but the frame ends with bytes of lent memory, which the transport reads where they
+  // lie, until lent_read() counts the frame; meanwhile they must not change. False: there is no
+  // room (poll and ask again), or the transport is lent nothing.
+  // Requires  head.size() <= kLentHeadBytesMax; body.bytes > 0.
+  virtual bool send_lent(std::uint32_t tag, std::span<const std::byte> head,
+                         const LentPlace& body) {
+    static_cast<void>(tag);
+    static_cast<void>(head);
+    static_cast<void>(body);
+    return false;
+  }
+  // So many frames of send_lent(), counted from the first one, are not read any more.
+  virtual std::uint64_t lent_read() { return 0; }
+
+  // Begins to put the lent bytes of the oldest frame into lent memory; then the frame may be
+  // released. Whoever releases it without does not want them. False: not now (poll and ask again).
+  // Requires  peek() found it; place.bytes == its lent_bytes > 0; no second time for one frame.
+  virtual bool fetch(const LentPlace& place) {
+    static_cast<void>(place);
+    return false;
+  }
+  // So many times, counted from the first one, fetch() has come to its end: the bytes are there.
+  virtual std::uint64_t fetched() { return 0; }
 
   // Raises a counter that the peer sees. Requires  value >= every earlier value of this signal;
   // Ensures  memory written before is visible to a peer that has seen the value. Only where direct
@@ -264,6 +316,19 @@ class Transport {
     static_cast<void>(memory);
     static_cast<void>(bytes);
   }
+
+  // Whether it moves such memory by itself: ok, or unsupported with the reason.
+  virtual Status can_lend(MemoryKind kind) {
+    static_cast<void>(kind);
+    return Status(StatusCode::unsupported,
+                  std::string(traits().name) + " moves no memory that is lent to it");
+  }
+
+  // Lends memory, and says by which number endpoints know it (never 0). The transport shares in its
+  // ownership until nothing can touch it any more, at the latest when the transport is destroyed;
+  // where that cannot be known after a failure, for as long as the process lives.
+  // Errors  those of can_lend(); unsupported: not this memory, with the reason.
+  virtual Result<std::uint32_t> lend(const LentMemory& memory) { return can_lend(memory.kind); }
 
   // This rank gives up, for that reason: peers that see it leave shall hear whose fault it was.
   virtual void give_up(const Status& why) { static_cast<void>(why); }

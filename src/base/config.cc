@@ -41,6 +41,10 @@ constexpr Named<bool> kSwitch[] = {{"off", false}, {"on", true}};
 constexpr Named<bool> kFlag[] = {{"0", false}, {"1", true}, {"off", false}, {"on", true}};
 constexpr Named<CheckChoice> kChecks[] = {{"late", CheckChoice::late},
                                           {"strict", CheckChoice::strict}};
+constexpr Named<GpuDirectChoice> kGpuDirects[] = {{"auto", GpuDirectChoice::automatic},
+                                                  {"off", GpuDirectChoice::off},
+                                                  {"receive", GpuDirectChoice::receive},
+                                                  {"on", GpuDirectChoice::on}};
 constexpr Named<LogLevel> kLogLevels[] = {{"error", LogLevel::error},
                                           {"warn", LogLevel::warn},
                                           {"info", LogLevel::info},
@@ -151,6 +155,14 @@ constexpr auto kVariables = std::to_array<ConfigVariable>({
      [](std::string_view v, Config& c) {
        return store(choice_of<bool>(kFlag, v), c.gpu_copy_engines);
      }},
+    {"TUTTI_GPU_DIRECT", "auto|off|receive|on", "auto",
+     "Whether network cards move the memory of GPUs by themselves, where TUTTI_TRANSPORT=ucx and "
+     "UCX can; auto asks for an InfiniBand or RoCE card besides, receive sends from the host's "
+     "memory.",
+     false,
+     [](std::string_view v, Config& c) {
+       return store(choice_of<GpuDirectChoice>(kGpuDirects, v), c.gpu_direct);
+     }},
     {"TUTTI_CHECKSUMS", "on|off", "off",
      "Whether every frame carries a checksum; on turns off direct access to peers' memory.", false,
      [](std::string_view v, Config& c) { return store(choice_of<bool>(kSwitch, v), c.checksums); }},
@@ -232,6 +244,9 @@ std::string_view to_string(LoweringChoice choice) {
 }
 std::string_view to_string(ReduceOrder order) { return name_of<ReduceOrder>(kReduceOrders, order); }
 std::string_view to_string(WaitChoice choice) { return name_of<WaitChoice>(kWaits, choice); }
+std::string_view to_string(GpuDirectChoice choice) {
+  return name_of<GpuDirectChoice>(kGpuDirects, choice);
+}
 
 Result<TransportChoice> parse_transport_choice(std::string_view text) {
   return text.empty() ? TransportChoice::automatic : choice_of<TransportChoice>(kTransports, text);

@@ -28,11 +28,14 @@ enum class WaitChoice { automatic, spin, yield, block };
 enum class CheckChoice { late, strict };  // `late`: on this or the next call
 enum class FlightChoice { off, on, verbose };
 enum class ProgressChoice { automatic, off };
+// What network cards do by themselves in the memory of GPUs. `receive`: they only write it.
+enum class GpuDirectChoice { automatic, off, receive, on };
 
 std::string_view to_string(TransportChoice choice);
 std::string_view to_string(LoweringChoice choice);
 std::string_view to_string(ReduceOrder order);
 std::string_view to_string(WaitChoice choice);
+std::string_view to_string(GpuDirectChoice choice);
 
 // The inverse of to_string; empty text is the default. Errors: invalid_argument, listing the names.
 Result<TransportChoice> parse_transport_choice(std::string_view text);
@@ -57,6 +60,7 @@ struct Config {
   bool attach = true;
   bool gpu_kernels = true;
   bool gpu_copy_engines = false;
+  GpuDirectChoice gpu_direct = GpuDirectChoice::automatic;
   CheckChoice check = CheckChoice::late;
   std::chrono::milliseconds timeout{600'000};
   std::chrono::milliseconds setup_timeout{30'000};

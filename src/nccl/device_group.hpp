@@ -90,6 +90,8 @@ class DeviceGroup {
 
   // Of a rank, on its device. Units: bytes.
   std::size_t memory_bytes() const;
+  // How a rank that has joined others carries what goes to other hosts; empty: nothing does.
+  std::string describe_carrier() const { return tenancy_->world().describe_carrier(); }
 
  private:
   DeviceGroup(std::vector<int> ordinals, Stock& stock, std::unique_ptr<Stock::Tenancy> tenancy)

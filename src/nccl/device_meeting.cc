@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "nccl/gpu_direct.hpp"
 #include "nccl/process.hpp"
 #include "nccl/topology_file.hpp"
 #include "runtime/access.hpp"
@@ -104,16 +105,18 @@ runtime::gpu::GpuOptions options_of(const base::Config& config, AgreedTopology t
   options.algorithm = config.algorithm;
   options.timeout = config.timeout;
   options.direct = config.lowering != base::LoweringChoice::staged;
+  options.network = network_wishes(config.gpu_direct, settings().gpu_direct, has_rdma_card());
   return options;
 }
 
 // What has become of it, to who wants to know (NCCL_DEBUG=INFO).
 std::shared_ptr<DeviceGroup> told(Result<std::shared_ptr<DeviceGroup>> group, std::size_t ranks) {
   if (group.ok()) {
-    log().info(
-        fmt::format("{} ranks: kernels make calls in device memory, with {} bytes of it "
-                    "for each rank",
-                    ranks, (*group)->memory_bytes()));
+    const std::string carrier = (*group)->describe_carrier();
+    log().info(fmt::format(
+        "{} ranks: kernels make calls in device memory, with {} bytes of it "
+        "for each rank{}{}",
+        ranks, (*group)->memory_bytes(), carrier.empty() ? "" : "; between hosts it ", carrier));
     return *std::move(group);
   }
   log().info(fmt::format("{} ranks: calls in device memory are staged in the host's: {}", ranks,

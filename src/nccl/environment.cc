@@ -76,6 +76,19 @@ void read_rank(const std::string& name, const std::string& value, Settings& sett
     settings.remarks.push_back(fmt::format("{}={}: expected a rank", name, value));
 }
 
+// How far card and GPU may be apart: not at all, or so far as Tutti does not ask.
+void read_gdr_level(const std::string& value, Settings& settings) {
+  const std::string level = lower(value);
+  if (level == "0" || level == "loc") {
+    settings.gpu_direct = base::GpuDirectChoice::off;
+    return;
+  }
+  constexpr std::string_view kLevels[] = {"1", "2", "3", "4", "5", "pix", "pxb", "phb", "sys"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), level) == std::end(kLevels))
+    settings.remarks.push_back(
+        fmt::format("NCCL_NET_GDR_LEVEL={}: expected LOC, PIX, PXB, PHB or SYS", value));
+}
+
 // True when the variable means something here.
 bool read_variable(const std::string& name, const std::string& value, Settings& settings) {
   const auto flag = [&](auto&& apply) {
@@ -91,6 +104,12 @@ bool read_variable(const std::string& name, const std::string& value, Settings& 
   if (name == "NCCL_TOPO_FILE") return settings.topology_file = value, true;
   if (name == "NCCL_TOPO_DUMP_FILE") return settings.topology_dump_file = value, true;
   if (name == "NCCL_TOPO_DUMP_FILE_RANK") return read_rank(name, value, settings), true;
+  if (name == "NCCL_NET_GDR_LEVEL") return read_gdr_level(value, settings), true;
+  if (name == "NCCL_NET_GDR_READ")
+    return flag([&](bool on) {
+      if (!on && settings.gpu_direct == base::GpuDirectChoice::automatic)
+        settings.gpu_direct = base::GpuDirectChoice::receive;
+    });
   if (name == "NCCL_COMM_BLOCKING") return flag([&](bool on) { settings.blocking = on; });
   if (name == "NCCL_P2P_DISABLE")
     return flag([&](bool on) { settings.lowering = on ? "staged" : ""; });

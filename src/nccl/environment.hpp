@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "tutti/communicator.hpp"
@@ -23,12 +24,14 @@ struct Settings {
   std::string algorithm;              // NCCL_ALGO, where it leaves one; empty: the planner chooses
   std::string transport;              // NCCL_SHM_DISABLE=1: tcp; empty: what fits
   std::string lowering;               // NCCL_P2P_DISABLE=1: staged; empty: what fits
-  std::optional<bool> blocking;       // NCCL_COMM_BLOCKING: whatever a caller's ncclConfig_t says
-  std::string topology_file;          // NCCL_TOPO_FILE
-  std::string topology_dump_file;     // NCCL_TOPO_DUMP_FILE
-  int topology_dump_rank = 0;         // NCCL_TOPO_DUMP_FILE_RANK: who writes it
-  std::vector<std::string> ignored;   // NCCL_* names without a meaning here
-  std::vector<std::string> remarks;   // what a value could not be taken for
+  // NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ: what they forbid.
+  base::GpuDirectChoice gpu_direct = base::GpuDirectChoice::automatic;
+  std::optional<bool> blocking;      // NCCL_COMM_BLOCKING: whatever a caller's ncclConfig_t says
+  std::string topology_file;         // NCCL_TOPO_FILE
+  std::string topology_dump_file;    // NCCL_TOPO_DUMP_FILE
+  int topology_dump_rank = 0;        // NCCL_TOPO_DUMP_FILE_RANK: who writes it
+  std::vector<std::string> ignored;  // NCCL_* names without a meaning here
+  std::vector<std::string> remarks;  // what a value could not be taken for
 
   // Into options that the caller has not set.
   void apply(CommunicatorOptions& options) const;

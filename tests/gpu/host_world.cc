@@ -11,12 +11,19 @@ namespace {
 // Control memory begins at a cache line.
 constexpr std::size_t kLine = 128;
 
+std::byte* at_line(std::vector<std::uint64_t>& memory) {
+  auto* const begin = reinterpret_cast<std::byte*>(memory.data());
+  return begin + (kLine - reinterpret_cast<std::uintptr_t>(begin) % kLine) % kLine;
+}
+
 }  // namespace
 
 HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape), threads_(threads) {
   for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
     auto memory = std::make_unique<Memory>();
     memory->control.resize((shape.bytes() + kLine) / sizeof(std::uint64_t) + 1);
+    memory->payloads.resize((shape.ranks * shape.payload_bytes() + kLine) / sizeof(std::uint64_t) +
+                            1);
     memory->regions.resize(2 * std::size_t{shape.ranks});
     memory->peers.resize(shape.streams());
     memory->sequences.resize(shape.channels);
@@ -27,6 +34,8 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
     for (std::uint32_t peer = 0; peer < shape.ranks; ++peer) {
       memory.inboxes.push_back(control(rank) + shape.inbox_at(peer));
       memory.outboxes.push_back(control(peer) + shape.inbox_at(rank));
+      memory.inbox_payloads.push_back(payloads(rank, peer));
+      memory.outbox_payloads.push_back(payloads(peer, rank));
       memory.notices.push_back(reinterpret_cast<std::uint64_t*>(control(peer)));
     }
     memory.world = {shape,
@@ -34,6 +43,8 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
                     2,
                     memory.inboxes.data(),
                     memory.outboxes.data(),
+                    memory.inbox_payloads.data(),
+                    memory.outbox_payloads.data(),
                     memory.notices.data(),
                     memory.regions.data(),
                     memory.peers.data(),
@@ -44,9 +55,10 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
   }
 }
 
-std::byte* HostWorld::control(std::size_t rank) {
-  auto* const begin = reinterpret_cast<std::byte*>(ranks_[rank]->control.data());
-  return begin + (kLine - reinterpret_cast<std::uintptr_t>(begin) % kLine) % kLine;
+std::byte* HostWorld::control(std::size_t rank) { return at_line(ranks_[rank]->control); }
+
+std::byte* HostWorld::payloads(std::size_t rank, std::size_t peer) {
+  return at_line(ranks_[rank]->payloads) + peer * shape_.payload_bytes();
 }
 
 void HostWorld::share(Rank rank, std::byte* arena) {
@@ -133,7 +145,7 @@ std::uint64_t HostWorld::last_arrival(Rank rank, Rank peer, std::uint32_t channe
 SlotHeader HostWorld::header(Rank rank, Rank peer, std::uint64_t number) const {
   const Memory& memory = *ranks_[static_cast<std::size_t>(rank)];
   return *reinterpret_cast<const SlotHeader*>(memory.inboxes[static_cast<std::size_t>(peer)] +
-                                              shape_.slot_at(0, number));
+                                              shape_.header_at(0, number));
 }
 
 void HostWorld::set_flagged_messages(std::uint64_t count) {

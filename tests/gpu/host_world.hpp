@@ -62,8 +62,11 @@ class HostWorld {
  private:
   struct Memory {
     std::vector<std::uint64_t> control;
+    std::vector<std::uint64_t> payloads;  // apart from it, by peer
     std::vector<std::byte*> inboxes;
     std::vector<std::byte*> outboxes;
+    std::vector<std::byte*> inbox_payloads;
+    std::vector<std::byte*> outbox_payloads;
     std::vector<std::uint64_t*> notices;
     std::vector<std::uint64_t> regions;
     std::vector<std::uint64_t> gates;
@@ -76,6 +79,7 @@ class HostWorld {
   bool run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
                   std::span<const Job> jobs, Before before, void* context);
   std::byte* control(std::size_t rank);
+  std::byte* payloads(std::size_t rank, std::size_t peer);
 
   ControlShape shape_;
   std::uint32_t threads_;

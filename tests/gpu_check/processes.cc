@@ -24,6 +24,7 @@
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
 #include "transport/tcp/transport.hpp"
+#include "transport/ucx/transport.hpp"
 
 namespace tutti::gpu_check {
 namespace {
@@ -95,6 +96,11 @@ std::optional<Text> hear(int line) {
   return text;
 }
 
+// How a result begins that says why something cannot be done here.
+constexpr char kCannot = '~';
+// What a carrier says of itself where all of it goes from device to device.
+constexpr std::string_view kByCards = "sends from and receives into device memory";
+
 // ---- A member ----
 
 // What it is to do.
@@ -107,6 +113,8 @@ struct Order {
   std::int64_t timeout_ms = 0;
 };
 
+bool is_apart(Manner manner) { return manner == Manner::by_sockets || manner == Manner::by_cards; }
+
 class MemberWork {
  public:
   explicit MemberWork(int line) : line_(line) {}
@@ -118,14 +126,19 @@ class MemberWork {
       if (text->word != Word::order || text->content.size() != sizeof order) return;
       std::memcpy(&order, text->content.data(), sizeof order);
       const Result<CrewResult> done = work(order);
-      const std::string result =
-          done.ok() ? fmt::format("+{} {} {}", done->cases, done->slots_us, done->registered_us)
-                    : fmt::format("-rank {}: {}", order.rank, done.status().to_string());
-      if (!say(line_, Word::result, result)) return;
+      if (!say(line_, Word::result, result_of(order, done))) return;
     }
   }
 
  private:
+  static std::string result_of(const Order& order, const Result<CrewResult>& done) {
+    if (done.ok())
+      return fmt::format("+{} {} {}", done->cases, done->slots_us, done->registered_us);
+    if (order.manner == Manner::by_cards && done.status().code() == StatusCode::unsupported)
+      return fmt::format("{}{}", kCannot, done.status().message());
+    return fmt::format("-rank {}: {}", order.rank, done.status().to_string());
+  }
+
   Result<CrewResult> work(const Order& order) {
     TUTTI_TRY(make_device(order));
     GpuSeat seat;
@@ -135,7 +148,7 @@ class MemberWork {
     seat.ranks_per_device = order.ranks;
     seat.process = std::to_string(::getpid());
     seat.exchange = [&](const std::string& mine) { return exchange(mine, order.ranks); };
-    if (order.manner == Manner::apart)
+    if (is_apart(order.manner))
       for (int rank = 0; rank < order.ranks; ++rank) seat.hosts.push_back(rank % 2);
     seat.connect = [&] { return connect(order); };
     GpuOptions options;
@@ -143,12 +156,24 @@ class MemberWork {
     options.timeout = std::chrono::milliseconds(order.timeout_ms);
     auto world = GpuWorld::join(seat, options);
     TUTTI_TRY(world);
-    const Result<CrewResult> done = run_all(**world, order);
+    const Status can = check_carriers(**world, order);
+    const Result<CrewResult> done = can.ok() ? run_all(**world, order) : can;
     (*world)->say_goodbye();
     const auto deadline = std::chrono::steady_clock::now() + kGoodbyeWithin;
     while (!(*world)->have_others_left() && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return done;
+  }
+
+  // Whether cards do all of it, where they are to, for all ranks.
+  Status check_carriers(const GpuWorld& world, const Order& order) {
+    if (order.manner != Manner::by_cards) return Status();
+    const auto carriers = exchange(world.describe_carrier(), order.ranks);
+    TUTTI_TRY(carriers);
+    for (int rank = 0; rank < order.ranks; ++rank)
+      if (const std::string& how = (*carriers)[static_cast<std::size_t>(rank)]; how != kByCards)
+        return Status(StatusCode::unsupported, fmt::format("rank {} {}", rank, how));
+    return Status();
   }
 
   Status make_device(const Order& order) {
@@ -182,8 +207,9 @@ class MemberWork {
     options.size = order.ranks;
     options.frame_bytes_max = 2 * GpuOptions().slot_bytes;
     options.ranks_share_cores = true;
-    return transport::make_tcp_transport(
-        options, [&](const std::string& mine) { return exchange(mine, order.ranks); });
+    const auto with = [&](const std::string& mine) { return exchange(mine, order.ranks); };
+    return order.manner == Manner::by_cards ? transport::make_ucx_transport(options, {}, with)
+                                            : transport::make_tcp_transport(options, with);
   }
 
   Result<CrewResult> run_all(GpuWorld& world, const Order& order) {
@@ -383,7 +409,9 @@ Result<CrewResult> Crew::run(int ranks, const Extent& extent, Manner manner) {
       return text.word == Word::result && !text.content.starts_with('+');
     };
     if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end())
-      return Status(StatusCode::internal, first->content.substr(1));
+      return Status(
+          first->content.starts_with(kCannot) ? StatusCode::unsupported : StatusCode::internal,
+          first->content.substr(1));
     if (std::all_of(texts.begin(), texts.end(), ended)) return result_of(texts.front().content);
     if (std::any_of(texts.begin(), texts.end(), ended))
       return Status(StatusCode::internal, "ranks were not in step");
@@ -395,12 +423,23 @@ Result<CrewResult> Crew::run(int ranks, const Extent& extent, Manner manner) {
 
 namespace {
 
+const char* name_of(Manner manner) {
+  switch (manner) {
+    case Manner::slots:
+      break;
+    case Manner::registered:
+      return "ranks of several processes, in registered memory";
+    case Manner::by_sockets:
+      return "ranks of several processes, as on two hosts";
+    case Manner::by_cards:
+      return "ranks of several processes, as on two hosts, from device to device by UCX";
+  }
+  return "ranks of several processes";
+}
+
 // False: members may still wait for each other, and there can be no further orders.
 bool check_crew(Crew& crew, const Extent& extent, Manner manner, Report& report) {
-  const char* const name = manner == Manner::apart ? "ranks of several processes, as on two hosts"
-                           : manner == Manner::registered
-                               ? "ranks of several processes, in registered memory"
-                               : "ranks of several processes";
+  const char* const name = name_of(manner);
   std::string done;
   Table table{"all_reduce of processes",
               "float32, in place: through slots, and in registered memory; us a call, on rank 0",
@@ -408,6 +447,10 @@ bool check_crew(Crew& crew, const Extent& extent, Manner manner, Report& report)
               {}};
   for (int ranks = 2; ranks <= crew.members(); ++ranks) {
     const auto result = crew.run(ranks, extent, manner);
+    if (result.status().code() == StatusCode::unsupported) {
+      report.did_not_run(name, result.status().message());
+      return true;
+    }
     if (!result.ok()) {
       report.failed(name, fmt::format("of {}: {}", ranks, result.status().to_string()));
       return false;
@@ -427,7 +470,8 @@ bool check_crew(Crew& crew, const Extent& extent, Manner manner, Report& report)
 }  // namespace
 
 void check_processes(Crew& crew, const Extent& extent, Report& report) {
-  for (const Manner manner : {Manner::slots, Manner::registered, Manner::apart})
+  for (const Manner manner :
+       {Manner::slots, Manner::registered, Manner::by_sockets, Manner::by_cards})
     if (!check_crew(crew, extent, manner, report)) return;
 }
 

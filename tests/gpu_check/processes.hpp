@@ -1,7 +1,7 @@
 // processes.hpp: whether device calls are right where ranks are processes of one host, which share
 // their control memory by the driver; the same in memory that they register, which the driver maps
 // for their peers; and as if these were on two hosts, which carry over sockets what goes from one
-// to the other.
+// to the other, or have UCX move it from device to device.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,8 @@ namespace tutti::gpu_check {
 enum class Manner : std::int32_t {
   slots,       // all data goes through control memory
   registered,  // buffers are mapped by peers
-  apart,       // every other one as on another host
+  by_sockets,  // every other one as on another host
+  by_cards,    // the same, and UCX moves data from device to device
 };
 
 struct CrewResult {
@@ -43,7 +44,8 @@ class Crew {
 
   int members() const { return static_cast<int>(members_.size()); }
   // So many of them make calls as ranks of one world.
-  // Errors  the first thing that was wrong, of any rank. Blocking.
+  // Errors  the first thing that was wrong, of any rank; unsupported: this cannot be done here.
+  // Blocking.
   Result<CrewResult> run(int ranks, const Extent& extent, Manner manner);
 
  private:
@@ -55,7 +57,7 @@ class Crew {
   std::vector<Member> members_;
 };
 
-// Two ranks and more, together and apart.
+// Two ranks and more, together and apart; by cards where UCX and the devices can.
 void check_processes(Crew& crew, const Extent& extent, Report& report);
 
 }  // namespace tutti::gpu_check

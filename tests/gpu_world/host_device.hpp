@@ -28,6 +28,8 @@ struct HostDeviceOptions {
   int blocks = 64;  // that fit at once
   int streams = 32;
   bool reaches_peers = true;
+  // As what a GPU's memory is lent; its own is the host's.
+  NetworkAccess network{MemoryKind::host, "", ""};
 };
 
 class HostDevice final : public Device {
@@ -40,9 +42,12 @@ class HostDevice final : public Device {
   int copies_in() const { return copies_in_; }
   int allocations() const { return allocations_; }  // made and not given back
   int imports() const { return imports_; }          // the same
+  int flushes() const { return flushes_; }          // of what network cards wrote
   Launch last_launch() const;
   // The next allocation that is asked for fails.
-  void fail_next_allocation() { fails_ = true; }
+  void fail_next_allocation() { fail_allocation_after(0); }
+  // The same after so many others.
+  void fail_allocation_after(int others) { fails_ = others + 1; }
   void set_reachable(bool reachable) { reachable_ = reachable; }
   void set_importing(bool importing) { importing_ = importing; }
   // The stream does nothing until `opened` is ready.
@@ -66,6 +71,9 @@ class HostDevice final : public Device {
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
   void forget_memory(std::byte*) override { --imports_; }
+  NetworkAccess network_access() override { return options_.network; }
+  Status flush_network_writes() override;
+  Status within(const std::function<Status()>& work) override { return work(); }
   Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
@@ -107,7 +115,8 @@ class HostDevice final : public Device {
   std::atomic<int> copies_in_ = 0;
   std::atomic<int> allocations_ = 0;
   std::atomic<int> imports_ = 0;
-  std::atomic<bool> fails_ = false;
+  std::atomic<int> flushes_ = 0;
+  std::atomic<int> fails_ = 0;  // so many allocations from now; 0: none does
   std::atomic<bool> reachable_ = true;
   std::atomic<bool> importing_ = true;
   std::function<void()> look_;

@@ -72,13 +72,26 @@ inline void for_all(std::vector<Member>& members, const std::function<void(Membe
   for (std::thread& thread : threads) thread.join();
 }
 
-inline void join_all(std::vector<Member>& members, const GpuOptions& options = small_options()) {
-  Table table(static_cast<int>(members.size()));
+// What stands for the network: how a rank connects. The ranks share the exchange.
+using Connect = std::function<Result<std::unique_ptr<Transport>>(
+    const transport::TransportOptions& options, const ExchangeFunction& exchange)>;
+
+// Queues in memory, made anew for each world.
+inline Connect connect_in_memory(int ranks) {
   transport::TransportOptions queues;
-  queues.size = static_cast<int>(members.size());
+  queues.size = ranks;
   queues.frame_bytes_max = 1024;
   queues.queue_bytes = 4096;
-  const auto network = transport::MemoryWorld::make(queues);
+  return [network = transport::MemoryWorld::make(queues)](
+             const transport::TransportOptions& options,
+             const ExchangeFunction&) -> Result<std::unique_ptr<Transport>> {
+    return transport::make_memory_transport(network, options.rank);
+  };
+}
+
+inline void join_all(std::vector<Member>& members, const Connect& connect,
+                     const GpuOptions& options = small_options()) {
+  Table table(static_cast<int>(members.size()));
   for_all(members, [&](Member& member, Rank rank) {
     GpuSeat seat;
     seat.device = member.device.get();
@@ -90,13 +103,23 @@ inline void join_all(std::vector<Member>& members, const GpuOptions& options = s
     };
     seat.hosts = member.hosts;
     seat.tell = member.tell;
-    seat.connect = [&]() -> Result<std::unique_ptr<Transport>> {
-      return transport::make_memory_transport(network, rank);
+    seat.connect = [&] {
+      transport::TransportOptions mine;
+      mine.rank = rank;
+      mine.size = seat.ranks;
+      mine.frame_bytes_max = 1024;
+      mine.queue_bytes = 4096;
+      mine.job_secret = "a secret of tests";
+      return connect(mine, seat.exchange);
     };
     auto world = GpuWorld::join(seat, options);
     member.status = world.status();
     if (world.ok()) member.world = *std::move(world);
   });
+}
+
+inline void join_all(std::vector<Member>& members, const GpuOptions& options = small_options()) {
+  join_all(members, connect_in_memory(static_cast<int>(members.size())), options);
 }
 
 // Between hosts a word takes its time.

@@ -48,7 +48,13 @@ struct Side {
   ProxyLink link(Rank peer) {
     auto* const begin = reinterpret_cast<std::byte*>(memory.data());
     std::byte* const inbox = begin + ControlShape::kNoticeBytes;
-    return {peer, inbox, inbox + shape.inbox_bytes(), reinterpret_cast<std::uint64_t*>(begin)};
+    std::byte* const outbox = inbox + shape.inbox_bytes();
+    return {peer,
+            inbox,
+            outbox,
+            reinterpret_cast<std::uint64_t*>(begin),
+            inbox + shape.payloads_at(),
+            outbox + shape.payloads_at()};
   }
   Mailbox& told() { return *reinterpret_cast<Mailbox*>(link(0).inbox + at); }
   Mailbox& tells() { return *reinterpret_cast<Mailbox*>(link(0).outbox + at); }
@@ -59,18 +65,21 @@ struct Side {
 
   bool has_room() { return tells().filled < told().freed + shape.slots; }
   void fill(std::uint64_t signature, const std::string& text) {
-    std::byte* const slot = link(0).outbox + shape.slot_at(channel, tells().filled);
-    *reinterpret_cast<SlotHeader*>(slot) = {signature, text.size()};
-    std::memcpy(slot + sizeof(SlotHeader), text.data(), text.size());
+    const std::uint64_t number = tells().filled;
+    *reinterpret_cast<SlotHeader*>(link(0).outbox + shape.header_at(channel, number)) = {
+        signature, text.size()};
+    std::memcpy(link(0).outbox_payloads + shape.payload_at(channel, number), text.data(),
+                text.size());
     ++tells().filled;
   }
   bool has_message() { return told().filled > tells().freed; }
   std::string read(std::uint64_t& signature) {
-    const std::byte* const slot = link(0).inbox + shape.slot_at(channel, tells().freed);
-    const auto& header = *reinterpret_cast<const SlotHeader*>(slot);
+    const std::uint64_t number = tells().freed++;
+    const auto& header =
+        *reinterpret_cast<const SlotHeader*>(link(0).inbox + shape.header_at(channel, number));
     signature = header.signature;
-    ++tells().freed;
-    return {reinterpret_cast<const char*>(slot + sizeof(SlotHeader)), header.bytes};
+    const std::byte* const text = link(0).inbox_payloads + shape.payload_at(channel, number);
+    return {reinterpret_cast<const char*>(text), header.bytes};
   }
 
   struct alignas(128) Line {

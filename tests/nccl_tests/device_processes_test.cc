@@ -1,88 +1,81 @@
 // What libnccl.so.2 makes of device memory where ranks are processes, one for each: on the stand-in
 // for CUDA, with as many devices as it has, so that some ranks share one.
-#include <gtest/gtest.h>
-#include <unistd.h>
+#include "nccl_tests/device_processes.hpp"
 
-#include <csignal>
-#include <cstdint>
-#include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "nccl_tests/device_members.hpp"
 #include "unit/topology/files.hpp"
 
 namespace tutti::testing {
+namespace {
 
 // Empty when there is none.
-inline std::string read_file(const std::string& path) {
+std::string read_file(const std::string& path) {
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-}  // namespace tutti::testing
-
-namespace {
-
-namespace testing = tutti::testing;
-using namespace tutti::testing;
-
-void check_sums(const Member& member, std::size_t count) {
-  int* const input = member.memory(filled(member.rank(), count));
-  int* const output = member.memory(std::vector<int>(count, -1));
-  for (int time = 0; time < 3; ++time)
-    DEMAND(ncclAllReduce(input, output, count, ncclInt, ncclSum, member.comm(), member.stream()) ==
-           ncclSuccess);
-  member.synchronize();
-  const std::vector<int> sums = member.values(output, count);
-  for (std::size_t i = 0; i < count; ++i) DEMAND(sums[i] == sum_at(member.size(), i));
-  DEMAND(cudaFree(input) == 0);
-  DEMAND(cudaFree(output) == 0);
-}
-
-void check_exchanges(const Member& member, std::size_t count) {
-  const auto size = static_cast<std::size_t>(member.size());
-  const auto rank = static_cast<std::size_t>(member.rank());
-  int* const input = member.memory(filled(member.rank(), count * size));
-  int* const output = member.memory(std::vector<int>(count * size, -1));
-  DEMAND(ncclAllGather(input, output, count, ncclInt, member.comm(), member.stream()) ==
-         ncclSuccess);
-  member.synchronize();
-  std::vector<int> got = member.values(output, count * size);
-  for (std::size_t i = 0; i < got.size(); ++i)
-    DEMAND(got[i] == static_cast<int>(i / count * 100 + i % count));
-  DEMAND(ncclReduceScatter(input, output, count, ncclInt, ncclSum, member.comm(),
-                           member.stream()) == ncclSuccess);
-  member.synchronize();
-  got = member.values(output, count);
-  for (std::size_t i = 0; i < count; ++i) DEMAND(got[i] == sum_at(member.size(), rank * count + i));
-  DEMAND(ncclAlltoAll(input, input, count, ncclInt, member.comm(), member.stream()) == ncclSuccess);
-  member.synchronize();
-  got = member.values(input, count * size);
-  for (std::size_t i = 0; i < got.size(); ++i)
-    DEMAND(got[i] == static_cast<int>(i / count * 100 + rank * count + i % count));
-  DEMAND(cudaFree(input) == 0);
-  DEMAND(cudaFree(output) == 0);
-}
-
-// On one host, and as if each rank were on another: with sockets asked for, hosts carry what
+// Ranks on one host, or as if each were on another: with sockets or UCX asked for, hosts carry what
 // kernels tell each other.
-class NcclDeviceRanks : public ::testing::TestWithParam<const char*> {
+struct Setting {
+  const char* name;
+  Variables variables;
+  bool apart = true;
+  bool needs_ucx = false;
+  bool direct = false;  // UCX moves the memory of devices by itself
+  // Where a peer dies, UCX 1.13 may end a process that lives, after some kill of a hundred over its
+  // sockets, whatever is sent (docs/ucx.md).
+  bool survives = true;
+
+  friend void PrintTo(const Setting& setting, std::ostream* to) { *to << setting.name; }
+};
+
+const Variables kUcx = {{"TUTTI_TRANSPORT", "ucx"}, {"UCX_MEM_EVENTS", "no"}};
+
+Variables with(Variables variables, const Variables& more) {
+  variables.insert(variables.end(), more.begin(), more.end());
+  return variables;
+}
+
+const Variables kDirect = with(kUcx, {{"TUTTI_GPU_DIRECT", "on"}, {"CUDA_STAND_IN_RDMA", "flush"}});
+
+const Setting kSettings[] = {
+    {"together", {{"TUTTI_TRANSPORT", "auto"}}, false},
+    {"apart", {{"TUTTI_TRANSPORT", "tcp"}}},
+    {"apart_ucx", kUcx, true, true},
+    {"apart_direct", kDirect, true, true, true},
+    {"apart_direct_sockets", with(kDirect, {{"UCX_TLS", "tcp,self"}}), true, true, true, false},
+};
+
+// Where UCX is in this build it has the stand-in that knows devices in front of it.
+bool has_ucx() { return TUTTI_UCX_STAND_IN != 0; }
+
+bool has_kernels_here() {
+  const char* const kernels = std::getenv("TUTTI_GPU_KERNELS");
+  return kernels == nullptr || std::strcmp(kernels, "0") != 0;
+}
+
+class NcclDeviceRanks : public ::testing::TestWithParam<Setting> {
  protected:
+  void SetUp() override {
+    if (!GetParam().needs_ucx) return;
+    if (!has_ucx()) GTEST_SKIP() << "this build has no UCX";
+    if (!has_kernels_here()) GTEST_SKIP() << "nothing is carried without kernels";
+  }
   static std::vector<int> run(int size, const std::function<void(Member&, Shared&)>& work) {
-    return run_ranks(size, work, {{"TUTTI_TRANSPORT", GetParam()}});
+    return run_ranks(
+        size,
+        [&work](Member& member, Shared& shared) {
+          work(member, shared);
+          DEMAND((flushes() > 0) == GetParam().direct || member.size() == 1);
+        },
+        GetParam().variables);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Hosts, NcclDeviceRanks, ::testing::Values("auto", "tcp"),
-                         [](const auto& param) {
-                           return std::string(param.param) == "tcp" ? "apart" : "together";
-                         });
+INSTANTIATE_TEST_SUITE_P(Hosts, NcclDeviceRanks, ::testing::ValuesIn(kSettings),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 TEST_P(NcclDeviceRanks, AreRightAtAllSizes) {
   for (const int size : {1, 2, 3, 5})
@@ -147,7 +140,7 @@ TEST(NcclDeviceProcesses, LeaveToKernelsWhatCopyEnginesAreAskedFor) {
 
 // The file is one of NCCL's; what is used of it is written down.
 TEST_P(NcclDeviceRanks, PlanByTheMachineThatIsDescribed) {
-  const testing::TempDir dir;
+  const TempDir dir;
   const auto gpu = [](int bus) {
     return "<pci busid=\"0000:0" + std::to_string(bus) +
            ":00.0\" class=\"0x030200\" link_speed=\"16.0 GT/s PCIe\" link_width=\"16\"><gpu "
@@ -166,14 +159,13 @@ TEST_P(NcclDeviceRanks, PlanByTheMachineThatIsDescribed) {
           member.end();
           if (!has_kernels) std::exit(kSkipped);
         },
-        {{"TUTTI_TRANSPORT", GetParam()}, {"NCCL_TOPO_FILE", file}, {"NCCL_TOPO_DUMP_FILE", used}});
+        with(GetParam().variables, {{"NCCL_TOPO_FILE", file}, {"NCCL_TOPO_DUMP_FILE", used}}));
     if (codes == std::vector<int>(2, kSkipped))
       GTEST_SKIP() << "this build has no kernels, or they are turned off";
     EXPECT_EQ(codes, zeros(2));
-    const std::string text = testing::read_file(used);
+    const std::string text = read_file(used);
     EXPECT_EQ(text.find("vertex gpu") != std::string::npos, all) << text;
-    const bool apart = std::string(GetParam()) == "tcp";
-    EXPECT_EQ(text.find("h1/n0/gpu1 ") != std::string::npos, all && apart) << text;
+    EXPECT_EQ(text.find("h1/n0/gpu1 ") != std::string::npos, all && GetParam().apart) << text;
   }
 }
 
@@ -257,6 +249,7 @@ TEST(NcclDeviceProcesses, MemoryStaysUntilPeersHaveLeft) {
 
 // Those who wait for a rank whose process is gone are told, long before the deadline.
 TEST_P(NcclDeviceRanks, HearOfALostPeer) {
+  if (!GetParam().survives) GTEST_SKIP() << "UCX's sockets need not survive it";
   const auto codes = run(3, [](Member& member, Shared& shared) {
     check_sums(member, 10);
     ++shared.met;
@@ -274,6 +267,131 @@ TEST_P(NcclDeviceRanks, HearOfALostPeer) {
     DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
   });
   EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0}));
+}
+
+// Calls without end, until one fails: by then data are under way whenever something happens.
+void call_until_failure(const Member& member) {
+  constexpr std::size_t kCount = 200'000;
+  int* const memory = member.memory(filled(member.rank(), kCount));
+  ncclResult_t error = ncclSuccess;
+  while (error == ncclSuccess) {
+    if (ncclAllReduce(memory, memory, kCount, ncclInt, ncclSum, member.comm(), member.stream()) !=
+        ncclSuccess)
+      break;
+    DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+    DEMAND(ncclCommGetAsyncError(member.comm(), &error) == ncclSuccess);
+  }
+}
+
+TEST_P(NcclDeviceRanks, HearOfAPeerThatIsLostWithinTransfers) {
+  if (!GetParam().survives) GTEST_SKIP() << "UCX's sockets need not survive it";
+  for (const int delay_ms : {1, 4, 9, 16}) {
+    const auto codes = run(3, [delay_ms](Member& member, Shared& shared) {
+      check_sums(member, 10);
+      ++shared.met;
+      while (shared.met < 3) std::this_thread::yield();
+      std::thread death;
+      if (member.rank() == 1)
+        death = std::thread([delay_ms] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+          std::raise(SIGKILL);
+        });
+      call_until_failure(member);
+      if (death.joinable()) death.join();
+      ++shared.met;
+      while (shared.met < 5) std::this_thread::yield();
+      DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+    });
+    EXPECT_EQ(codes, (std::vector<int>{0, -SIGKILL, 0})) << delay_ms;
+  }
+}
+
+// What rank 2 has enqueued is under way when it aborts.
+TEST_P(NcclDeviceRanks, HearOfAnAbortWithinTransfers) {
+  for (const int delay_ms : {1, 7})
+    EXPECT_EQ(run(3,
+                  [delay_ms](Member& member, Shared& shared) {
+                    check_sums(member, 10);
+                    ++shared.met;
+                    while (shared.met < 3) std::this_thread::yield();
+                    if (member.rank() == 2) {
+                      constexpr std::size_t kCount = 200'000;
+                      int* const memory = member.memory(filled(member.rank(), kCount));
+                      for (int time = 0; time < 50; ++time)
+                        DEMAND(ncclAllReduce(memory, memory, kCount, ncclInt, ncclSum,
+                                             member.comm(), member.stream()) == ncclSuccess);
+                      std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+                    } else {
+                      call_until_failure(member);
+                    }
+                    DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
+                    DEMAND(cudaStreamSynchronize(member.stream()) == 0);
+                  }),
+              zeros(3))
+        << delay_ms;
+}
+
+// ---- What network cards move ----
+
+// What a rank says of how it carries, with those variables besides.
+std::string said(const Variables& more) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/said";
+  const auto codes = run_ranks(
+      2,
+      [](Member& member, Shared&) {
+        check_sums(member, 5000);
+        member.end();
+      },
+      with(with(kDirect, more), {{"NCCL_DEBUG", "INFO"}}), file);
+  EXPECT_EQ(codes, zeros(2));
+  return read_file(file);
+}
+
+class NcclDirect : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_ucx()) GTEST_SKIP() << "this build has no UCX";
+    if (!has_kernels_here()) GTEST_SKIP() << "nothing is carried without kernels";
+  }
+};
+
+TEST_F(NcclDirect, SaysThatItIsAndWhyNot) {
+  const struct {
+    Variables more;
+    const char* says;
+  } kCases[] = {
+      {{}, "between hosts it sends from and receives into device memory"},
+      {{{"CUDA_STAND_IN_RDMA", "ordered"}}, "it sends from and receives into device memory"},
+      {{{"CUDA_STAND_IN_RDMA", "unordered"}},
+       "it sends from device memory, receives into page-locked memory (CUDA stand-in"},
+      {{{"CUDA_STAND_IN_RDMA", ""}}, "does no GPUDirect RDMA)"},
+      {{{"TUTTI_GPU_DIRECT", "off"}}, "page-locked memory (TUTTI_GPU_DIRECT=off)"},
+      {{{"TUTTI_GPU_DIRECT", "receive"}},
+       "sends from page-locked memory (TUTTI_GPU_DIRECT=receive), receives into device memory"},
+      {{{"TUTTI_GPU_DIRECT", ""}, {"NCCL_NET_GDR_LEVEL", "0"}},
+       "page-locked memory (NCCL_NET_GDR_LEVEL=LOC)"},
+      {{{"STAND_IN_UCX_NO_MAP", "1"}}, "page-locked memory (UCX cannot register"},
+      {{{"TUTTI_TRANSPORT", "tcp"}}, "page-locked memory (tcp moves no memory that is lent to it)"},
+  };
+  for (const auto& each : kCases) {
+    const std::string text = said(each.more);
+    EXPECT_NE(text.find(each.says), std::string::npos) << each.says << "\n" << text;
+  }
+}
+
+// Ranks that differ in what their devices let cards do.
+TEST_F(NcclDirect, RanksNeedNotBeAlike) {
+  const auto codes = run_ranks(
+      3,
+      [](Member& member, Shared&) {
+        for (const std::size_t count : {1U, 1009U, 50021U}) check_sums(member, count);
+        check_exchanges(member, 4099);
+        DEMAND((flushes() > 0) == (member.rank() == 1));
+        member.end();
+      },
+      with(kDirect, {{"CUDA_STAND_IN_RDMA_BY_RANK", "unordered flush none"}}));
+  EXPECT_EQ(codes, zeros(3));
 }
 
 // An abort of one rank is heard by those that wait for it.
@@ -299,3 +417,4 @@ TEST_P(NcclDeviceRanks, HearOfAnAbort) {
 }
 
 }  // namespace
+}  // namespace tutti::testing

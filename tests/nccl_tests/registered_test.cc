@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "nccl_tests/device_members.hpp"
+#include "nccl_tests/device_processes.hpp"
 #include "unit/topology/files.hpp"
 
 extern "C" int cuMemAllocAsync(unsigned long long* memory, std::size_t bytes, CUstream_st* stream);

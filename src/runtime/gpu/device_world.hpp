@@ -2,7 +2,9 @@
 // rank is told.
 //
 // Every rank owns a piece of control memory that all others can load and store: an inbox for each
-// peer, with a mailbox for each channel and the slots of the queues that lead to it. What a rank
+// peer, with a mailbox for each channel and the slots of the queues that lead to it. A slot is a
+// header, which stands with the words that are told, and a payload, which may lie elsewhere: what
+// is carried to other hosts is moved by network cards, which want nothing but payloads. What a rank
 // waits for always lies in its own memory, and a word has one writer, so that nobody ever resets
 // anything: all numbers only grow, over all calls.
 //
@@ -57,7 +59,7 @@ struct alignas(128) Mailbox {
   ArrivalRecord arrivals[2];
 };
 
-// Before the payload of a queued message.
+// What is told of a queued message, beside its payload.
 struct SlotHeader {
   std::uint64_t signature = 0;
   std::uint64_t bytes = 0;  // of the payload, to a multiple of kVectorBytes
@@ -86,7 +88,6 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t streams() const {
     return static_cast<std::size_t>(channels) * ranks;
   }
-  TUTTI_HOST_DEVICE std::size_t slot_stride() const { return sizeof(SlotHeader) + slot_bytes; }
   // Twice the payload, and a unit that says what it is.
   TUTTI_HOST_DEVICE std::size_t flagged_stride() const {
     return 2 * (std::size_t{flagged_bytes} + kUnitBytes);
@@ -97,17 +98,22 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t mailbox_at(std::uint32_t channel) const {
     return channel * sizeof(Mailbox);
   }
-  TUTTI_HOST_DEVICE std::size_t slot_at(std::uint32_t channel, std::uint64_t number) const {
-    const std::size_t slot = std::size_t{channel} * slots + number % slots;
-    return mailbox_at(channels) + slot * slot_stride();
+  TUTTI_HOST_DEVICE std::size_t slot(std::uint32_t channel, std::uint64_t number) const {
+    return std::size_t{channel} * slots + number % slots;
+  }
+  TUTTI_HOST_DEVICE std::size_t header_at(std::uint32_t channel, std::uint64_t number) const {
+    return mailbox_at(channels) + slot(channel, number) * sizeof(SlotHeader);
   }
   TUTTI_HOST_DEVICE std::size_t flagged_at(std::uint32_t channel, std::uint64_t number) const {
-    const std::size_t slot = std::size_t{channel} * slots + number % slots;
-    return slot_at(channels, 0) + slot * flagged_stride();
+    return header_at(channels, 0) + slot(channel, number) * flagged_stride();
   }
-  TUTTI_HOST_DEVICE std::size_t inbox_bytes() const {
-    return (flagged_at(channels, 0) + alignof(Mailbox) - 1) / alignof(Mailbox) * alignof(Mailbox);
+  // The payloads of all slots, which stand last, and where one of them lies among them.
+  TUTTI_HOST_DEVICE std::size_t payloads_at() const { return aligned(flagged_at(channels, 0)); }
+  TUTTI_HOST_DEVICE std::size_t payload_at(std::uint32_t channel, std::uint64_t number) const {
+    return slot(channel, number) * slot_bytes;
   }
+  TUTTI_HOST_DEVICE std::size_t payload_bytes() const { return aligned(payload_at(channels, 0)); }
+  TUTTI_HOST_DEVICE std::size_t inbox_bytes() const { return payloads_at() + payload_bytes(); }
 
   // ---- Within control memory ----
 
@@ -115,6 +121,11 @@ struct ControlShape {
     return kNoticeBytes + from * inbox_bytes();
   }
   TUTTI_HOST_DEVICE std::size_t bytes() const { return inbox_at(ranks); }
+
+ private:
+  TUTTI_HOST_DEVICE static std::size_t aligned(std::size_t bytes) {
+    return (bytes + alignof(Mailbox) - 1) / alignof(Mailbox) * alignof(Mailbox);
+  }
 };
 
 // Where a rank stands with a peer on one channel, in its own memory; only its own block uses it.
@@ -177,10 +188,13 @@ constexpr std::uint64_t make_entry(std::uint64_t sequence, std::uint64_t signatu
 struct DeviceWorld {
   ControlShape shape;
   std::uint32_t rank = 0;
-  std::uint32_t regions = 1;                // that each rank has, the one that is none included
-  std::byte* const* inboxes = nullptr;      // by rank: what it tells this one
-  std::byte* const* outboxes = nullptr;     // by rank: what this one tells it, as it is mapped here
-  std::uint64_t* const* notices = nullptr;  // by rank: its first word, the same
+  std::uint32_t regions = 1;             // that each rank has, the one that is none included
+  std::byte* const* inboxes = nullptr;   // by rank: what it tells this one
+  std::byte* const* outboxes = nullptr;  // by rank: what this one tells it, as it is mapped here
+  // By rank: the payloads of the slots that belong to those.
+  std::byte* const* inbox_payloads = nullptr;
+  std::byte* const* outbox_payloads = nullptr;
+  std::uint64_t* const* notices = nullptr;      // by rank: its first word, the same
   const std::uint64_t* region_bases = nullptr;  // by rank and region: its address, the same
   PeerState* peers = nullptr;                   // by channel and rank
   std::uint64_t* sequences = nullptr;           // by channel: calls so far

@@ -103,7 +103,7 @@ class Messages : public CallContext<Policy> {
            : find_content(operand, place, wait, moment);
     if (wait.word != nullptr && !this->wait(wait, moment)) return false;
     if (!place.in_slot) return true;
-    return sent ? begin_message(place) : check_message(rank, place, moment);
+    return sent ? begin_message(rank, place) : check_message(rank, place, moment);
   }
 
   // What the peer sent direct: in its memory or in the own.
@@ -137,10 +137,14 @@ class Messages : public CallContext<Policy> {
     wait.site = Site::granted_see;
   }
 
-  TUTTI_HOST_DEVICE std::size_t slot_at(bool flagged, std::uint64_t before) const {
-    const std::uint32_t channel = this->channel();
-    return flagged ? world_.shape.flagged_at(channel, before)
-                   : world_.shape.slot_at(channel, before);
+  TUTTI_HOST_DEVICE std::byte* flagged_slot(std::byte* box, std::uint64_t before) const {
+    return box + world_.shape.flagged_at(this->channel(), before);
+  }
+  TUTTI_HOST_DEVICE std::byte* payload(std::byte* payloads, std::uint64_t before) const {
+    return payloads + world_.shape.payload_at(this->channel(), before);
+  }
+  TUTTI_HOST_DEVICE SlotHeader& header(std::byte* box, std::uint64_t before) const {
+    return *reinterpret_cast<SlotHeader*>(box + world_.shape.header_at(this->channel(), before));
   }
 
   // The next message in the queue from `rank`. A word that carries a flag is waited for by who
@@ -150,7 +154,8 @@ class Messages : public CallContext<Policy> {
     const bool flagged = place.way == Way::flagged;
     const std::uint64_t before = flagged ? state.flagged_received++ : state.queued_received++;
     place.number = wait.number = before + 1;
-    place.base = world_.inboxes[rank] + slot_at(flagged, before);
+    place.base = flagged ? flagged_slot(world_.inboxes[rank], before)
+                         : payload(world_.inbox_payloads[rank], before);
     place.in_slot = place.told = true;
     if (flagged) return;
     wait.awaited = Awaited::data;
@@ -164,7 +169,8 @@ class Messages : public CallContext<Policy> {
     const bool flagged = place.way == Way::flagged;
     const std::uint64_t before = flagged ? state.flagged_sent++ : state.queued_sent++;
     place.number = before + 1;
-    place.base = world_.outboxes[rank] + slot_at(flagged, before);
+    place.base = flagged ? flagged_slot(world_.outboxes[rank], before)
+                         : payload(world_.outbox_payloads[rank], before);
     place.in_slot = true;
     place.told = !flagged;
     if (before < world_.shape.slots) return;
@@ -174,13 +180,12 @@ class Messages : public CallContext<Policy> {
     wait.site = flagged ? Site::word_freed_see : Site::freed_see;
   }
 
-  TUTTI_HOST_DEVICE bool begin_message(Place& place) {
+  TUTTI_HOST_DEVICE bool begin_message(std::uint32_t rank, Place& place) {
     if (place.way == Way::flagged) {
       store_unit(policy_, place.base, 0, shared_.call.signature, flag_of(place.number - 1));
       return true;
     }
-    reinterpret_cast<SlotHeader*>(place.base)->signature = shared_.call.signature;
-    place.base += sizeof(SlotHeader);
+    header(world_.outboxes[rank], place.number - 1).signature = shared_.call.signature;
     return true;
   }
 
@@ -194,8 +199,7 @@ class Messages : public CallContext<Policy> {
       if (!load_unit(policy_, place.base, 0, flag_of(place.number - 1), signature, leave))
         return false;
     } else {
-      signature = reinterpret_cast<const SlotHeader*>(place.base)->signature;
-      place.base += sizeof(SlotHeader);
+      signature = header(world_.inboxes[rank], place.number - 1).signature;
     }
     if (signature == shared_.call.signature) return true;
     this->fail(Why::mismatch, Awaited::data, rank, rank + 1, moment);
@@ -206,14 +210,13 @@ class Messages : public CallContext<Policy> {
 
   TUTTI_HOST_DEVICE void tell(const DeviceOperand& operand, const Place& place, bool sent) {
     if (!place.told) return;
-    Mailbox& mailbox = this->to(program_.peers()[operand.peer].rank);
+    const std::uint32_t rank = program_.peers()[operand.peer].rank;
+    Mailbox& mailbox = this->to(rank);
     std::uint64_t* word = &mailbox.produced;
     Site site = Site::produced_post;
     if (place.way == Way::staged) {
       // Whoever carries it further need not take the whole slot.
-      if (sent)
-        reinterpret_cast<SlotHeader*>(place.base - sizeof(SlotHeader))->bytes =
-            shared_.payload_bytes;
+      if (sent) header(world_.outboxes[rank], place.number - 1).bytes = shared_.payload_bytes;
       word = sent ? &mailbox.filled : &mailbox.freed;
       site = sent ? Site::filled_post : Site::freed_post;
     } else if (place.way == Way::pull) {

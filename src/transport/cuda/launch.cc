@@ -22,6 +22,7 @@ void load_kernels(Loader& load, LaunchFunctions& f) {
        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   load(f.cuLaunchKernel, "cuLaunchKernel");
   load.try_to(f.cuFuncLoad, "cuFuncLoad");
+  load.try_to(f.cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites");
 }
 
 void load_streams(Loader& load, LaunchFunctions& f) {

@@ -29,6 +29,13 @@ inline constexpr int kCaptureModeThreadLocal = 1;
 inline constexpr int kDeviceMultiprocessors = 16;
 inline constexpr int kDeviceMajor = 75;
 inline constexpr int kDeviceMinor = 76;
+inline constexpr int kDeviceRdma = 116;              // GPUDirect RDMA
+inline constexpr int kDeviceRdmaFlushOptions = 117;  // bits, as below
+inline constexpr int kDeviceRdmaWritesOrdering = 118;
+inline constexpr int kRdmaFlushByHost = 1;
+inline constexpr int kRdmaOrderedForOwner = 100;  // or a higher number: nothing is to be flushed
+inline constexpr int kRdmaFlushCurrentContext = 0;
+inline constexpr int kRdmaFlushToOwner = 100;
 inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsIpcCapable = 10;
 inline constexpr unsigned kIpcEnablePeerAccess = 1;
@@ -71,6 +78,8 @@ struct LaunchFunctions {
   // Loads a kernel now and not at its first launch, which may wait for all that the device does.
   // Null: the driver is older than 12.4.
   Code (*cuFuncLoad)(Function function);
+  // Null: the driver is older than 11.3.
+  Code (*cuFlushGPUDirectRDMAWrites)(int target, int scope);
 };
 
 // The functions of a driver that has been found (driver.hpp) in a library of this name.

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +24,7 @@ namespace tutti::transport::ucx {
 // What came with a record. Data of a long one are still with the sender: `data` is UCX's handle.
 struct Arrival {
   RecordHeader header;
+  std::span<const std::byte> lent_head;
   void* data = nullptr;
   std::size_t bytes = 0;
   bool is_remote = false;
@@ -35,6 +38,11 @@ class UcxEndpoint final : public Endpoint {
   void commit(std::uint32_t tag, std::size_t bytes) override;
   bool peek(Frame& frame) override;
   void release() override;
+  bool send_lent(std::uint32_t tag, std::span<const std::byte> head,
+                 const LentPlace& body) override;
+  std::uint64_t lent_read() override;
+  bool fetch(const LentPlace& place) override;
+  std::uint64_t fetched() override;
   void signal(Signal which, std::uint64_t value) override;
   std::uint64_t signalled(Signal which) override { return heard_[static_cast<std::size_t>(which)]; }
   MemoryReference export_memory(const void*, std::size_t) override { return {}; }
@@ -48,7 +56,8 @@ class UcxEndpoint final : public Endpoint {
   // The peer does and this rank has not said so.
   bool called() const { return met_ && !wanted_ && status_.ok(); }
 
-  // Takes a genuine record of this channel. True when the data of a long one are being fetched.
+  // Takes a genuine record of this channel. True when the data of a long one are being fetched, or
+  // will be.
   bool hear(const Arrival& arrival);
 
   // Says what is due. Requires  nobody is inside of UCX.
@@ -62,6 +71,10 @@ class UcxEndpoint final : public Endpoint {
 
   // Everything said has left, or nobody wants it any more.
   bool flushed() const { return !status_.ok() || link_.left() || link_.lost() || !raised_; }
+  // Nothing of the peer's lent memory is being fetched, or it will not come.
+  bool has_fetched() const;
+  // Lets go of what nobody has fetched. Requires  UCX's worker is there.
+  void drop_unfetched();
   // UCX may still read what was committed, for the peer: it must stay.
   void abandon_memory() { outbox_.abandon(); }
 
@@ -86,12 +99,32 @@ class UcxEndpoint final : public Endpoint {
     void finish(ucs_status_t status, std::size_t got);
   };
   static void on_fetched(void* request, ucs_status_t status, std::size_t bytes, void* fetch);
+  // The same for lent memory.
+  struct LentFetch {
+    UcxEndpoint* endpoint = nullptr;
+    Lent* lent = nullptr;
+    std::size_t bytes = 0;
+    bool is_over = false;
+    bool is_there = false;  // all of it
+    void finish(ucs_status_t status, std::size_t got);
+  };
+  static void on_fetched_lent(void* request, ucs_status_t status, std::size_t bytes, void* fetch);
+  // Lent bytes that a peer has announced: UCX's handle.
+  struct Announced {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
 
   bool peer_is_of_use();
   void settle();
   bool credit(std::uint64_t released);
   bool hear_frame(const Arrival& arrival);
-  bool fetch(const Arrival& arrival, std::byte* place);
+  bool begin_fetch(const Arrival& arrival, std::byte* place);
+  std::byte* admit(const RecordHeader& header, std::size_t bytes);
+  bool hear_lent(const Arrival& arrival);
+  void drop(const Announced& announced);
+  void send_frame(RecordKind kind, std::uint32_t tag, const Outbox::Sent& sent,
+                  const Payload& payload);
   bool hear_news(const Arrival& arrival);
   bool room_due() const { return inbox_.owes() || (asked_ && !inbox_.all_told()); }
   bool say(RecordKind kind);
@@ -121,6 +154,11 @@ class UcxEndpoint final : public Endpoint {
 
   Inbox inbox_;
   std::array<Fetch, kFramesMax> fetches_;
+  std::deque<std::uint64_t> lent_out_;  // frames of send_lent(), by number, that lent_read() has
+  std::uint64_t lent_read_ = 0;         // not counted, and that it has
+  std::map<std::uint64_t, Announced> announced_;  // by frame
+  std::deque<LentFetch> fetches_lent_;            // whose addresses stay; not counted by fetched()
+  std::uint64_t fetched_ = 0;
   bool asked_ = false;  // the peer waits for room
   SignalValues heard_{};
   std::vector<std::byte> discarded_;  // what is said to a rank that left

@@ -47,6 +47,9 @@ void load_process(Loader& load, Functions& f) {
   load(f.config_release, "ucp_config_release");
   load(f.init_version, "ucp_init_version");
   load(f.cleanup, "ucp_cleanup");
+  load(f.context_query, "ucp_context_query");
+  load(f.mem_map, "ucp_mem_map");
+  load(f.mem_unmap, "ucp_mem_unmap");
   load(f.status_string, "ucs_status_string");
 }
 
@@ -69,6 +72,7 @@ void load_messages(Loader& load, Functions& f) {
   load(f.tag_recv_nbx, "ucp_tag_recv_nbx");
   load(f.am_send_nbx, "ucp_am_send_nbx");
   load(f.am_recv_data_nbx, "ucp_am_recv_data_nbx");
+  load(f.am_data_release, "ucp_am_data_release");
   load(f.request_check_status, "ucp_request_check_status");
   load(f.request_cancel, "ucp_request_cancel");
   load(f.request_free, "ucp_request_free");

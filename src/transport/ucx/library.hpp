@@ -19,6 +19,9 @@ struct Functions {
   decltype(&::ucp_config_release) config_release = nullptr;
   decltype(&::ucp_init_version) init_version = nullptr;
   decltype(&::ucp_cleanup) cleanup = nullptr;
+  decltype(&::ucp_context_query) context_query = nullptr;
+  decltype(&::ucp_mem_map) mem_map = nullptr;
+  decltype(&::ucp_mem_unmap) mem_unmap = nullptr;
   decltype(&::ucp_worker_create) worker_create = nullptr;
   decltype(&::ucp_worker_destroy) worker_destroy = nullptr;
   decltype(&::ucp_worker_get_address) worker_get_address = nullptr;
@@ -34,6 +37,7 @@ struct Functions {
   decltype(&::ucp_tag_recv_nbx) tag_recv_nbx = nullptr;
   decltype(&::ucp_am_send_nbx) am_send_nbx = nullptr;
   decltype(&::ucp_am_recv_data_nbx) am_recv_data_nbx = nullptr;
+  decltype(&::ucp_am_data_release) am_data_release = nullptr;
   decltype(&::ucp_request_check_status) request_check_status = nullptr;
   decltype(&::ucp_request_cancel) request_cancel = nullptr;
   decltype(&::ucp_request_free) request_free = nullptr;

@@ -79,14 +79,19 @@ void Link::lose(std::string_view why) {
 void Link::on_sent(void* request, ucs_status_t status, void* user_data) {
   Sending& sending = *static_cast<Sending*>(user_data);
   Link& self = *sending.link;
-  sending.busy = false;
-  self.unfinished_ -= 1;
-  self.mesh_.unfinished() -= 1;
+  self.finish(sending, status == UCS_OK);
   if (status != UCS_OK) self.lose(self.f_.status_string(status));
   self.f_.request_free(request);
 }
 
-void Link::send(Sending& sending, const void* payload, std::size_t bytes, bool eager) {
+void Link::finish(Sending& sending, bool well) {
+  sending.busy = false;
+  unfinished_ -= 1;
+  mesh_.unfinished() -= 1;
+  if (sending.lent != nullptr) sending.lent->end(well);
+}
+
+void Link::send(Sending& sending, const Payload& payload) {
   TUTTI_ASSERT(!sending.busy, "a message is sent while UCX still has it");
   TUTTI_ASSERT(ready_, "a message is sent before there is a connection");
   if (lost()) return;
@@ -99,15 +104,20 @@ void Link::send(Sending& sending, const void* payload, std::size_t bytes, bool e
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   parameters.cb.send = on_sent;
   parameters.user_data = &sending;
-  parameters.flags = eager ? UCP_AM_SEND_FLAG_EAGER : 0;
+  parameters.flags = payload.eager ? UCP_AM_SEND_FLAG_EAGER : 0;
+  sending.lent = payload.lent;
+  if (payload.lent != nullptr) {
+    payload.lent->under_way += 1;
+    parameters.flags = UCP_AM_SEND_FLAG_RNDV;
+    payload.lent->describe(parameters);
+  }
   unfinished_ += 1;
   mesh_.unfinished() += 1;
   const ucs_status_ptr_t request = f_.am_send_nbx(handle_, Worker::kMessageId, &sending.header,
-                                                  kHeaderBytes, payload, bytes, &parameters);
+                                                  kHeaderBytes + sending.lent_head_bytes,
+                                                  payload.at, payload.bytes, &parameters);
   if (request != nullptr && !UCS_PTR_IS_ERR(request)) return;  // on_sent will be called
-  sending.busy = false;
-  unfinished_ -= 1;
-  mesh_.unfinished() -= 1;
+  finish(sending, request == nullptr);
   if (request != nullptr) lose(f_.status_string(UCS_PTR_STATUS(request)));
 }
 
@@ -150,7 +160,7 @@ bool Link::say_last_words(const Status& failure) {
   said_last_words_ = true;
   last_words_.header.kind = failure.ok() ? RecordKind::goodbye : RecordKind::failed;
   last_words_.header.tag = failure.ok() ? 0 : tcp::failed_words(failure);
-  send(last_words_, nullptr, 0, true);
+  send(last_words_, {.eager = true});
   return true;
 }
 

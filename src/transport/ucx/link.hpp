@@ -11,6 +11,7 @@
 // (transport.cc). Knows Mesh and UCX; does not know frames.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "transport/ucx/lent_memory.hpp"
 #include "transport/ucx/mesh.hpp"
 
 namespace tutti::transport::ucx {
@@ -27,8 +29,20 @@ class Link;
 // A message while UCX has it: its header must stay where it is as long as it is busy.
 struct Sending {
   RecordHeader header;
+  std::array<std::byte, kLentHeadBytesMax> lent_head{};  // right behind it
+  std::uint32_t lent_head_bytes = 0;
   bool busy = false;
   Link* link = nullptr;
+  Lent* lent = nullptr;  // where its payload lies; null: in memory of this transport's own
+};
+static_assert(offsetof(Sending, lent_head) == kHeaderBytes);
+
+// What a message ends with.
+struct Payload {
+  const void* at = nullptr;
+  std::size_t bytes = 0;
+  bool eager = false;    // it is short, and goes at once
+  Lent* lent = nullptr;  // null: it is in memory of this transport's own
 };
 
 class Link {
@@ -47,9 +61,9 @@ class Link {
   // Connected: messages can be sent.
   bool ready() const { return ready_ && !lost(); }
 
-  // Sends a message whose header is filled in but for what is the link's; `eager`: it is short, and
-  // goes at once. Requires  not busy, ready.
-  void send(Sending& sending, const void* payload, std::size_t bytes, bool eager);
+  // Sends a message whose header is filled in but for what is the link's.
+  // Requires  not busy, ready.
+  void send(Sending& sending, const Payload& payload);
 
   // Something genuine came from the peer.
   void meet() { met_ = true; }
@@ -60,6 +74,7 @@ class Link {
   // UCX, or the kernel, says that the peer cannot be reached any more.
   void lose(std::string_view why);
   bool lost() const { return !why_.empty(); }
+  bool ended() const { return lost() || left(); }
   const std::string& why() const { return why_; }
 
   // The peer has said goodbye, or why it failed: nothing more comes.
@@ -91,6 +106,7 @@ class Link {
   void knock();
   static void on_knocked(void* request, ucs_status_t status, void* link);
   static void on_sent(void* request, ucs_status_t status, void* sending);
+  void finish(Sending& sending, bool well);
   static void on_error(void* link, ucp_ep_h handle, ucs_status_t status);
   bool waited_for_news();
 

@@ -10,6 +10,7 @@
 
 #include "transport/options.hpp"
 #include "transport/ucx/death_watch.hpp"
+#include "transport/ucx/lent_memory.hpp"
 #include "transport/ucx/wire.hpp"
 #include "transport/ucx/worker.hpp"
 #include "tutti/status.hpp"
@@ -32,6 +33,7 @@ class Mesh {
   const TransportOptions& options() const { return options_; }
   Worker& worker() { return *worker_; }
   DeathWatch& watch() { return watch_; }
+  LentRegions& lent() { return lent_; }
   std::size_t ring_bytes() const;
 
   const Card& card_of(Rank rank) const { return cards_[static_cast<std::size_t>(rank)]; }
@@ -58,9 +60,15 @@ class Mesh {
   }
 
   // Before the memory that messages lie in is freed.
-  void end_worker() { worker_.reset(); }
+  void end_worker() {
+    worker_.reset();
+    lent_.end();
+  }
   // In a child of fork(), which the worker does not belong to.
-  void forget_worker() { static_cast<void>(worker_.release()); }
+  void forget_worker() {
+    lent_.keep_all();
+    static_cast<void>(worker_.release());
+  }
 
  private:
   TransportOptions options_;
@@ -68,6 +76,7 @@ class Mesh {
   Authenticator authenticator_;
   std::unique_ptr<Worker> worker_;
   DeathWatch watch_;
+  LentRegions lent_;
   std::string nonce_;
   std::vector<Card> cards_;
   std::vector<UcxEndpoint*> talkative_;

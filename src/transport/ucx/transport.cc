@@ -54,6 +54,12 @@ class UcxTransport final : public Transport {
   void release_shareable(void* memory) override {
     TUTTI_ASSERT(memory == nullptr, "this transport has no shareable memory");
   }
+  Status can_lend(MemoryKind kind) override {
+    return LentRegions::can_add(*mesh_.worker().context(), kind);
+  }
+  Result<std::uint32_t> lend(const LentMemory& memory) override {
+    return mesh_.lent().add(mesh_.worker().context(), memory);
+  }
   void give_up(const Status& why) override { mesh_.fail(why); }
   bool flushed() const override;
   std::size_t memory_bytes() const override;
@@ -82,6 +88,7 @@ class UcxTransport final : public Transport {
   bool say_last_words();
   void close_links();
   void keep_what_is_read();
+  void drop_unfetched();
 
   Mesh mesh_;
   std::string transports_;
@@ -146,10 +153,11 @@ Rank UcxTransport::caller(int channel, Rank after) {
 ucs_status_t UcxTransport::on_message(void* transport, const void* header, std::size_t header_bytes,
                                       void* data, std::size_t bytes,
                                       const ucp_am_recv_param_t* what) {
-  if (header_bytes != kHeaderBytes) return UCS_OK;
+  if (header_bytes < kHeaderBytes || header_bytes > kHeaderBytes + kLentHeadBytesMax) return UCS_OK;
+  const auto* const lent_head = static_cast<const std::byte*>(header) + kHeaderBytes;
   const bool is_remote = (what->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-  const bool kept =
-      static_cast<UcxTransport*>(transport)->hear({read_header(header), data, bytes, is_remote});
+  const bool kept = static_cast<UcxTransport*>(transport)->hear(
+      {read_header(header), {lent_head, header_bytes - kHeaderBytes}, data, bytes, is_remote});
   return kept ? UCS_INPROGRESS : UCS_OK;
 }
 
@@ -257,7 +265,9 @@ UcxTransport::~UcxTransport() {
     mesh_.forget_worker();
     return;
   }
+  drop_unfetched();  // which its senders wait to hear
   if (started_) leave();
+  drop_unfetched();
   keep_what_is_read();
   mesh_.end_worker();
 }
@@ -297,8 +307,13 @@ bool UcxTransport::say_last_words() {
 }
 
 bool UcxTransport::all_idle() const {
-  return std::all_of(peers_.begin(), peers_.end(),
-                     [](const Peer& peer) { return !peer.link || peer.link->idle(); });
+  const auto has_fetched = [](const auto& endpoint) {
+    return !endpoint || endpoint->has_fetched();
+  };
+  return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    return !peer.link || (peer.link->idle() &&
+                          std::all_of(peer.endpoints.begin(), peer.endpoints.end(), has_fetched));
+  });
 }
 
 void UcxTransport::close_links() {
@@ -313,6 +328,12 @@ void UcxTransport::close_links() {
   }
   for (Peer& peer : peers_)
     if (peer.link) peer.link->stop_closing();
+}
+
+void UcxTransport::drop_unfetched() {
+  for (const Peer& peer : peers_)
+    for (const auto& endpoint : peer.endpoints)
+      if (endpoint) endpoint->drop_unfetched();
 }
 
 // A peer that was told of long frames may come for them later than this rank waits: then it shall

@@ -6,6 +6,8 @@
 //   record   one active message: a header and what belongs to its kind
 //   hello    the speaker wants this channel
 //   frame    a frame's payload, and where in the receiver's ring it goes (ring.hpp)
+//   lent     a frame that ends with bytes of lent memory (lent_memory.hpp): what goes before them
+//            stands behind the header, and belongs into the ring; they are fetched
 //   news     the values of all signals
 //   ask      the speaker waits for room, and wants to know as soon as there is some
 //   goodbye  nothing more comes on any channel: the speaker closed its communicator
@@ -43,7 +45,8 @@ enum class RecordKind : std::uint32_t {
   news = 3,
   ask = 4,
   goodbye = 5,
-  failed = 6
+  failed = 6,
+  lent = 7
 };
 
 inline constexpr std::size_t kKeyBytes = 16;

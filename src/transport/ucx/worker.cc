@@ -94,6 +94,13 @@ Result<std::shared_ptr<Context>> Context::get(const std::string& transports) {
 
 Context::~Context() { f_.cleanup(handle_); }
 
+bool Context::knows(ucs_memory_type_t type) const {
+  ucp_context_attr_t attributes = {};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return f_.context_query(handle_, &attributes) == UCS_OK &&
+         (attributes.memory_types >> type & 1U) != 0;
+}
+
 Result<std::unique_ptr<Worker>> Worker::make(std::shared_ptr<Context> context,
                                              ucp_am_recv_callback_t receiver, void* argument) {
   auto worker = std::unique_ptr<Worker>(new Worker(std::move(context)));

@@ -28,6 +28,8 @@ class Context {
 
   const Functions& functions() const { return f_; }
   ucp_context_h handle() const { return handle_; }
+  // Whether UCX moves such memory at all.
+  bool knows(ucs_memory_type_t type) const;
 
  private:
   Context(const Functions& f, ucp_context_h handle) : f_(f), handle_(handle) {}
@@ -50,6 +52,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   const Functions& functions() const { return context_->functions(); }
+  const std::shared_ptr<Context>& context() const { return context_; }
   ucp_worker_h handle() const { return handle_; }
   const std::string& address() const { return address_; }
 

@@ -1,6 +1,8 @@
 // driver_kernels.cc: the stand-in's libcuda.so.1 (a test kit that is NOT CUDA): what devices can
 // do, peers, modules, and launches of the kernels that it knows, which are Tutti's. An image is
 // what a test takes for one, and nobody looks into it.
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -29,6 +31,7 @@ using namespace stand_in;
 
 constexpr Code kInvalidHandle = 400;
 constexpr Code kNoSuchDevice = 101;
+constexpr Code kInvalidContext = 201;
 constexpr int kRegisters = 90;  // of a thread, of every kernel
 
 // What has been loaded, and which devices reach which.
@@ -60,6 +63,24 @@ std::map<std::string, CUfunc_st> all_functions(Module module) {
   return functions;
 }
 
+// What network cards may do, by CUDA_STAND_IN_RDMA: nothing without it; "flush": what they write
+// is to be flushed; "ordered": it is not; "unordered": it would have to be, and cannot.
+enum class Rdma { none, flushed, ordered, unordered };
+
+Rdma rdma() {
+  const char* const text = std::getenv("CUDA_STAND_IN_RDMA");
+  const std::string word = text == nullptr ? "" : text;
+  return word == "flush"       ? Rdma::flushed
+         : word == "ordered"   ? Rdma::ordered
+         : word == "unordered" ? Rdma::unordered
+                               : Rdma::none;
+}
+
+std::atomic<std::size_t>& flushes() {
+  static std::atomic<std::size_t> all{0};
+  return all;
+}
+
 // As CUDA has it, a device is no peer of itself.
 bool are_peers(Device device, Device peer) {
   const char* const none = std::getenv("CUDA_STAND_IN_NO_PEERS");
@@ -82,6 +103,8 @@ Code check_launch(Function function, const unsigned (&blocks)[3], const unsigned
 
 }  // namespace
 
+std::size_t stand_in::flush_count() { return flushes(); }
+
 std::size_t stand_in::module_count() {
   const std::lock_guard lock(loaded().mutex);
   return loaded().modules.size();
@@ -94,9 +117,35 @@ extern "C" {
 Code cuDeviceGetAttribute(int* value, int attribute, Device device) {
   if (const Code code = refused(__func__); code != kSuccess) return code;
   if (!is_device(device)) return kNoSuchDevice;
-  *value = attribute == kDeviceMajor             ? 9
-           : attribute == kDeviceMultiprocessors ? kMultiprocessors
-                                                 : 0;
+  switch (attribute) {
+    case kDeviceMajor:
+      *value = 9;
+      break;
+    case kDeviceMultiprocessors:
+      *value = kMultiprocessors;
+      break;
+    case kDeviceRdma:
+      *value = rdma() != Rdma::none;
+      break;
+    case kDeviceRdmaFlushOptions:
+      *value = rdma() == Rdma::flushed ? kRdmaFlushByHost : 0;
+      break;
+    case kDeviceRdmaWritesOrdering:
+      *value = rdma() == Rdma::ordered ? kRdmaOrderedForOwner : 0;
+      break;
+    default:
+      *value = 0;
+  }
+  return kSuccess;
+}
+
+// Only its number is of use: nothing that is written here ever waits to be seen.
+Code cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  if (const Code code = refused(__func__); code != kSuccess) return code;
+  if (current_context() == nullptr) return kInvalidContext;
+  if (target != kRdmaFlushCurrentContext || scope != kRdmaFlushToOwner) return kInvalidValue;
+  if (rdma() != Rdma::flushed) return kNotSupported;
+  ++flushes();
   return kSuccess;
 }
 

@@ -91,6 +91,13 @@ void tutti_stand_in_count(TuttiStandInCounts* counts) {
   counts->graphs = graph_count();
   counts->modules = module_count();
   counts->blocks = block_count();
+  counts->flushes = flush_count();
+}
+
+void* tutti_stand_in_reach(const void* memory, std::size_t bytes) {
+  const auto found = Memory::instance().find(address_of(memory));
+  if (!found || found->kind != Kind::device) return nullptr;
+  return Memory::instance().reach(address_of(memory), bytes);
 }
 
 std::size_t tutti_stand_in_freed_while_mapped() { return Memory::instance().freed_while_mapped(); }

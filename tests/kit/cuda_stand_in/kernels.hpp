@@ -59,5 +59,6 @@ class SmallKernel {
 
 std::size_t block_count();  // that are on a device now
 std::size_t module_count();
+std::size_t flush_count();
 
 }  // namespace stand_in

@@ -39,7 +39,8 @@ struct TuttiStandInCounts {
   std::size_t events;
   std::size_t graphs;  // and their instances
   std::size_t modules;
-  std::size_t blocks;  // of kernels, that are on a device now
+  std::size_t blocks;   // of kernels, that are on a device now
+  std::size_t flushes;  // of what network cards wrote, so far
 
   friend bool operator==(const TuttiStandInCounts&, const TuttiStandInCounts&) = default;
 };
@@ -47,6 +48,10 @@ void tutti_stand_in_count(TuttiStandInCounts* counts);
 
 // Pieces that were given back while another process had them mapped, which CUDA forbids.
 std::size_t tutti_stand_in_freed_while_mapped();
+
+// Where so many bytes of a device's memory can be read and written, as a network card reaches them;
+// null: there are none.
+void* tutti_stand_in_reach(const void* memory, std::size_t bytes);
 
 int cuCtxSetCurrent(tutti::transport::cuda::Context context);
 int cuCtxSynchronize();

@@ -36,6 +36,7 @@ TEST(Config, ReadsEveryVariable) {
       {"TUTTI_ATTACH", "0"},
       {"TUTTI_GPU_KERNELS", "0"},
       {"TUTTI_GPU_COPY_ENGINES", "1"},
+      {"TUTTI_GPU_DIRECT", "receive"},
       {"TUTTI_CHECK", "strict"},
       {"TUTTI_TIMEOUT_MS", "1500"},
       {"TUTTI_SETUP_TIMEOUT_MS", "250"},
@@ -66,6 +67,7 @@ TEST(Config, ReadsEveryVariable) {
   EXPECT_FALSE(config->attach);
   EXPECT_FALSE(config->gpu_kernels);
   EXPECT_TRUE(config->gpu_copy_engines);
+  EXPECT_EQ(config->gpu_direct, GpuDirectChoice::receive);
   EXPECT_EQ(config->check, CheckChoice::strict);
   EXPECT_EQ(config->timeout, std::chrono::milliseconds(1500));
   EXPECT_EQ(config->setup_timeout, std::chrono::milliseconds(250));

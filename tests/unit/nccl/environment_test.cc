@@ -52,6 +52,24 @@ TEST(NcclEnvironment, ForcesTheAlgorithmThatIsLeft) {
   EXPECT_THAT(single.remarks, ElementsAre(HasSubstr("single collectives")));
 }
 
+TEST(NcclEnvironment, SaysWhatNetworkCardsMayDo) {
+  using Choice = base::GpuDirectChoice;
+  for (const char* const level : {"0", "LOC", "loc"})
+    EXPECT_EQ(read_settings({{"NCCL_NET_GDR_LEVEL", level}}).gpu_direct, Choice::off);
+  for (const char* const level : {"1", "5", "PIX", "sys"}) {
+    const Settings settings = read_settings({{"NCCL_NET_GDR_LEVEL", level}});
+    EXPECT_EQ(settings.gpu_direct, Choice::automatic);
+    EXPECT_THAT(settings.remarks, IsEmpty());
+    EXPECT_THAT(settings.ignored, IsEmpty());
+  }
+  EXPECT_THAT(read_settings({{"NCCL_NET_GDR_LEVEL", "near"}}).remarks,
+              ElementsAre(HasSubstr("expected LOC, PIX")));
+  EXPECT_EQ(read_settings({{"NCCL_NET_GDR_READ", "0"}}).gpu_direct, Choice::receive);
+  EXPECT_EQ(read_settings({{"NCCL_NET_GDR_READ", "1"}}).gpu_direct, Choice::automatic);
+  EXPECT_EQ(read_settings({{"NCCL_NET_GDR_LEVEL", "LOC"}, {"NCCL_NET_GDR_READ", "0"}}).gpu_direct,
+            Choice::off);
+}
+
 TEST(NcclEnvironment, DisablesTransports) {
   EXPECT_EQ(read_settings({{"NCCL_SHM_DISABLE", "1"}}).transport, "tcp");
   EXPECT_EQ(read_settings({{"NCCL_SHM_DISABLE", "0"}}).transport, "");

@@ -17,26 +17,18 @@
 #include "transport/ucx/ring.hpp"
 #include "transport/ucx/wire.hpp"
 #include "transport/ucx/worker.hpp"
+#include "unit/transport/ucx_puppet.hpp"
 #include "unit/transport/ucx_worlds.hpp"
 
 namespace tutti::transport {
 namespace {
 
 using testing::HasSubstr;
+using ucx::kShm;
+using ucx::Puppet;
+using ucx::ranks;
 using ucx::RecordHeader;
 using ucx::RecordKind;
-
-constexpr const char* kShm = "posix,cma,self";
-
-TransportOptions ranks(int size) {
-  TransportOptions options;
-  options.size = size;
-  options.frame_bytes_max = 4096;
-  options.queue_bytes = 16384;
-  options.context = 7;
-  options.job_secret = "s3cret";
-  return options;
-}
 
 // Polls until the transport fails, and says how; ok when it does not for a while.
 Status failure_of(Transport& transport) {
@@ -71,82 +63,6 @@ void end(pid_t child) {
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-// A rank 1 that is a bare worker, to say what no Tutti says. Rank 0 is real.
-struct Puppet {
-  explicit Puppet(const std::string& transports = kShm, pid_t process = ::getpid(),
-                  bool remote = false)
-      : worker(*ucx::Worker::make(*ucx::Context::get(transports), drop, nullptr)) {
-    ucx::Card card;
-    card.address = worker->address();
-    card.nonce = std::string(kNonceBytes, 'p');
-    card.host = remote ? "elsewhere" : ucx::process_world();
-    card.process = static_cast<std::uint32_t>(process);
-    card.frame_bytes_max = options.frame_bytes_max;
-    card.ring_bytes = ucx::ring_bytes(options.queue_bytes, options.frame_bytes_max);
-    card.channel_count = 1;
-    card.context = options.context;
-    const auto exchange = [&](const std::string& mine) -> Result<std::vector<std::string>> {
-      rank0_card = ucx::parse_card(mine).value();
-      return std::vector<std::string>{mine, ucx::encode_card(card)};
-    };
-    rank0 = std::move(make_ucx_transport(options, {.transports = transports}, exchange)).value();
-    ucp_ep_params_t parameters = {};
-    parameters.field_mask =
-        UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-    parameters.err_mode = remote ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
-    parameters.address = reinterpret_cast<const ucp_address_t*>(rank0_card.address.data());
-    EXPECT_EQ(f().ep_create(worker->handle(), &parameters, &handle), UCS_OK);
-    header.key = ucx::key_of({options.context, 1, 0}, Authenticator("s3cret"),
-                             std::string(kNonceBytes, 'p'), rank0_card.nonce);
-    header.kind = RecordKind::frame;
-    header.from = 1;
-    header.tag = 42;
-  }
-
-  static ucs_status_t drop(void*, const void*, std::size_t, void*, std::size_t,
-                           const ucp_am_recv_param_t*) {
-    return UCS_OK;
-  }
-  const ucx::Functions& f() const { return worker->functions(); }
-
-  // Until it has left; true when it did without an error.
-  bool say(const RecordHeader& what, std::string_view payload, unsigned flags = 0,
-           std::size_t header_bytes = ucx::kHeaderBytes) {
-    ucp_request_param_t parameters = {};
-    parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    parameters.flags = flags;
-    void* const request = f().am_send_nbx(handle, ucx::Worker::kMessageId, &what, header_bytes,
-                                          payload.data(), payload.size(), &parameters);
-    if (request == nullptr) return true;
-    if (UCS_PTR_IS_ERR(request)) return false;
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (f().request_check_status(request) == UCS_INPROGRESS &&
-           std::chrono::steady_clock::now() < limit) {
-      worker->progress();
-      static_cast<void>(rank0->poll());
-    }
-    const ucs_status_t status = f().request_check_status(request);
-    f().request_free(request);
-    EXPECT_EQ(status, UCS_OK) << f().status_string(status);
-    return status == UCS_OK;
-  }
-  bool receives(Endpoint& endpoint, Frame& frame) {
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!endpoint.peek(frame) && std::chrono::steady_clock::now() < limit) {
-      worker->progress();
-      EXPECT_TRUE(rank0->poll().ok());
-    }
-    return endpoint.peek(frame);
-  }
-
-  TransportOptions options = ranks(2);
-  std::unique_ptr<ucx::Worker> worker;
-  ucx::Card rank0_card;
-  std::unique_ptr<Transport> rank0;
-  ucp_ep_h handle = nullptr;
-  RecordHeader header;  // genuine, of a first frame
-};
-
 // ---- The library ----
 
 TEST(UcxLibrary, WhatIsMissingIsSaidWithTheRemedy) {
@@ -176,6 +92,7 @@ struct Nonsense {
   void (*change)(RecordHeader&);
   std::size_t bytes;
   const char* why;
+  std::size_t more_header = 0;
 };
 
 TEST(UcxTransport, NonsenseIsAnErrorThatNamesItsRank) {
@@ -189,6 +106,8 @@ TEST(UcxTransport, NonsenseIsAnErrorThatNamesItsRank) {
       {"another place", [](RecordHeader& h) { h.position = 64; }, 3, "another one's place"},
       {"released", [](RecordHeader& h) { h.released = 1; }, 3, "has released more frames"},
       {"short news", [](RecordHeader& h) { h.kind = RecordKind::news; }, 39, "news that are none"},
+      {"long header", [](RecordHeader&) {}, 3, "a header that is too long", 1},
+      {"nothing lent", [](RecordHeader& h) { h.kind = RecordKind::lent; }, 3, "cannot be one", 1},
       {"long news", [](RecordHeader& h) { h.kind = RecordKind::news; }, 41, "news that are none"},
   };
   for (const Nonsense& nonsense : kNonsense) {
@@ -196,7 +115,8 @@ TEST(UcxTransport, NonsenseIsAnErrorThatNamesItsRank) {
     Puppet puppet;
     RecordHeader header = puppet.header;
     nonsense.change(header);
-    ASSERT_TRUE(puppet.say(header, std::string(nonsense.bytes, 'x')));
+    ASSERT_TRUE(puppet.say(header, std::string(nonsense.bytes, 'x'), 0,
+                           ucx::kHeaderBytes + nonsense.more_header));
     const Status status = failure_of(*puppet.rank0);
     EXPECT_EQ(status.code(), StatusCode::corrupt_data);
     EXPECT_EQ(status.culprit(), 1);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/try.hpp"
+#include "runtime/gpu/host/cuda_network.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
 #include "transport/cuda/launch.hpp"
@@ -65,6 +66,9 @@ class CudaDevice final : public Device {
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
   void forget_memory(std::byte* imported) override;
+  NetworkAccess network_access() override;
+  Status flush_network_writes() override;
+  Status within(const std::function<Status()>& work) override;
   Status finish() override;
 
   Result<int> blocks_at_once(int threads) override;
@@ -372,6 +376,22 @@ void CudaDevice::forget_memory(std::byte* imported) {
   if (!scope.ok()) return;
   const cuda::RelaxedCapture relaxed(driver_);
   launch_.cuIpcCloseMemHandle(as_pointer(imported));
+}
+
+NetworkAccess CudaDevice::network_access() { return network_access_of(launch_, device_, name_); }
+
+Status CudaDevice::flush_network_writes() {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::Code code = flush_network_writes_of(launch_, device_);
+  return check(code, "cuFlushGPUDirectRDMAWrites");
+}
+
+Status CudaDevice::within(const std::function<Status()>& work) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return work();
 }
 
 Status CudaDevice::finish() {

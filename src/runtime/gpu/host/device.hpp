@@ -7,12 +7,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "runtime/gpu/device_program.hpp"
 #include "runtime/gpu/device_world.hpp"
 #include "tutti/status.hpp"
+#include "tutti/transport.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::runtime::gpu {
@@ -32,6 +34,13 @@ struct Allocation {
   std::uint64_t id = 0;  // of no other one, also where it has the address of one that is gone
 
   friend bool operator==(const Allocation&, const Allocation&) = default;
+};
+
+// What network cards may do with a device's memory by themselves.
+struct NetworkAccess {
+  MemoryKind kind = MemoryKind::cuda;  // as which it is lent to a transport
+  std::string why_no_reads;            // empty: they may read it
+  std::string why_no_writes;           // empty: they may write it
 };
 
 // One launch: what the kernel is told, all of it in memory that the device reads.
@@ -88,6 +97,15 @@ class Device {
   // Errors  unsupported: they cannot load and store it, or the driver does not share it.
   virtual Result<std::byte*> import_memory(const MemoryHandle& handle) = 0;
   virtual void forget_memory(std::byte* imported) = 0;
+
+  // Of memory from allocate().
+  virtual NetworkAccess network_access() = 0;
+  // What cards have written by now is seen by kernels that are told of it afterwards. Blocking, for
+  // a moment; waits for no stream and no kernel. Requires  network_access() lets them write.
+  virtual Status flush_network_writes() = 0;
+  // Does that while this device is the calling thread's current one, as libraries want it that work
+  // on its memory. Errors  those of `work`, too.
+  virtual Status within(const std::function<Status()>& work) = 0;
 
   // Blocking: until the device has nothing left to do, whatever stream it is on.
   virtual Status finish() = 0;

@@ -58,6 +58,13 @@ void store(std::uint64_t& word, std::uint64_t value) {
 
 Status nonsense(std::string text) { return Status(StatusCode::corrupt_data, std::move(text)); }
 
+bool is_lent(const LentPlace& place) { return place.region != 0; }
+
+// So many bytes of it.
+LentPlace part_of(const LentPlace& place, std::size_t at, std::size_t bytes) {
+  return {place.region, place.offset + at, bytes};
+}
+
 Status check_size(std::span<const std::byte> payload, std::size_t bytes, const char* what) {
   if (payload.size() == bytes) return Status();
   return nonsense(fmt::format("a {} of {} bytes, which has {}", what, payload.size(), bytes));
@@ -66,15 +73,18 @@ Status check_size(std::span<const std::byte> payload, std::size_t bytes, const c
 }  // namespace
 
 Result<Proxy> Proxy::make(Transport& transport, const ControlShape& shape,
-                          std::span<const ProxyLink> links) {
+                          std::span<const ProxyLink> links, Flush flush) {
   const std::size_t frame_bytes = sizeof(MessageHead) + shape.slot_bytes;
-  if (frame_bytes > transport.frame_bytes_max())
+  const bool all_lent = !links.empty() && std::all_of(links.begin(), links.end(), [](auto& link) {
+    return is_lent(link.lent_inbox) && is_lent(link.lent_outbox);
+  });
+  if (!all_lent && frame_bytes > transport.frame_bytes_max())
     return Status(StatusCode::unsupported,
                   fmt::format("messages of {} bytes need frames of {}, and {} carries at most {}; "
                               "use smaller slots",
                               shape.slot_bytes, frame_bytes, transport.traits().name,
                               transport.frame_bytes_max()));
-  Proxy proxy(transport, shape);
+  Proxy proxy(transport, shape, std::move(flush));
   for (const ProxyLink& link : links) {
     const auto endpoint = transport.endpoint(link.peer, 0);
     TUTTI_TRY(endpoint);
@@ -82,6 +92,10 @@ Result<Proxy> Proxy::make(Transport& transport, const ControlShape& shape,
     made.at = link;
     made.endpoint = *endpoint;
     made.channels.resize(shape.channels);
+    for (Channel& channel : made.channels) {
+      channel.read_at.resize(shape.slots);
+      channel.fetched_at.resize(shape.slots);
+    }
   }
   return proxy;
 }
@@ -119,7 +133,9 @@ bool Proxy::poll() {
 
 // Frames first: those that came before a connection ended say how it ended.
 bool Proxy::serve(Link& link) {
-  const bool received = receive(link);
+  bool received = receive(link);
+  received = land(link) || received;
+  received = release_slots(link) || received;
   if (const Status status = link.endpoint->status(); !status.ok() && !link.is_over) {
     lose(link, status);
     return true;
@@ -135,10 +151,10 @@ void Proxy::look_whether_it_is_there(Link& link) {
   if (!link.has_left) static_cast<void>(link.endpoint->reserve(0));
 }
 
-// No news of a peer that has said farewell, or why it fails.
+// No news of a peer that has said farewell and of which nothing is missing, or why it fails.
 void Proxy::lose(Link& link, const Status& why) {
   link.is_over = true;
-  if (link.has_left || link.notice_heard) return;
+  if ((link.has_left && !awaits_payloads(link)) || link.notice_heard) return;
   notices_.push_back(make_notice(Why::peer_failed, static_cast<std::uint32_t>(link.at.peer) + 1));
   if (failure_.ok())
     failure_ =
@@ -182,8 +198,8 @@ bool Proxy::tell_messages(Link& link, std::uint32_t channel) {
   const std::uint64_t filled = load(told_to(link, channel).filled);
   bool moved = false;
   for (; state.carried < filled; ++state.carried) {
-    const std::byte* const slot = link.at.outbox + shape_.slot_at(channel, state.carried);
-    const auto& header = *reinterpret_cast<const SlotHeader*>(slot);
+    const auto& header = *reinterpret_cast<const SlotHeader*>(
+        link.at.outbox + shape_.header_at(channel, state.carried));
     if (header.bytes > shape_.slot_bytes) {
       lose(link, Status(StatusCode::internal,
                         fmt::format("channel {}: message {} to it says that it has {} bytes, in a "
@@ -191,9 +207,44 @@ bool Proxy::tell_messages(Link& link, std::uint32_t channel) {
                                     channel, state.carried + 1, header.bytes, shape_.slot_bytes)));
       return true;
     }
-    const MessageHead head{state.carried + 1, header.signature};
-    const std::span payload(slot + sizeof(SlotHeader), header.bytes);
-    if (!link.endpoint->send(tag_of(FrameKind::message, channel), bytes_of(head), payload)) break;
+    if (!send_message(link, channel, header)) break;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Proxy::send_message(Link& link, std::uint32_t channel, const SlotHeader& header) {
+  Channel& state = link.channels[channel];
+  const MessageHead head{state.carried + 1, header.signature};
+  const std::uint32_t tag = tag_of(FrameKind::message, channel);
+  const std::size_t at = shape_.payload_at(channel, state.carried);
+  std::uint64_t& read_at = state.read_at[state.carried % shape_.slots];
+  if (is_lent(link.at.lent_outbox) && header.bytes > 0) {
+    static_assert(sizeof head <= kLentHeadBytesMax);
+    const LentPlace body = part_of(link.at.lent_outbox, at, header.bytes);
+    if (!link.endpoint->send_lent(tag, bytes_of(head), body)) return false;
+    read_at = ++link.lent_frames;
+    return true;
+  }
+  read_at = 0;
+  const auto payload = header.bytes > 0
+                           ? std::span<const std::byte>(link.at.outbox_payloads + at, header.bytes)
+                           : std::span<const std::byte>();
+  return link.endpoint->send(tag, bytes_of(head), payload);
+}
+
+// Kernels are told of the slots that both the peer and the transport have read.
+bool Proxy::release_slots(Link& link) {
+  const std::uint64_t read = link.lent_frames > 0 ? link.endpoint->lent_read() : 0;
+  bool moved = false;
+  for (std::uint32_t channel = 0; channel < shape_.channels; ++channel) {
+    Channel& state = link.channels[channel];
+    while (state.released < state.carried && state.read_at[state.released % shape_.slots] <= read)
+      ++state.released;
+    const std::uint64_t freed = std::min(state.freed_seen, state.released);
+    if (freed == state.freed) continue;
+    state.freed = freed;
+    store(told_by(link, channel).freed, freed);
     moved = true;
   }
   return moved;
@@ -219,45 +270,93 @@ bool Proxy::receive(Link& link) {
   Frame frame;
   bool moved = false;
   for (int frames = 0; frames < kFramesAtOnce && link.endpoint->peek(frame); ++frames) {
+    const Result<bool> taken = take(link, frame);
+    if (taken.ok() && !*taken) break;
     moved = true;
-    const Status taken = take(link, frame);
     link.endpoint->release();
     if (taken.ok()) continue;
     // A farewell that came before no longer counts: this was no rank that had left.
     link.has_left = false;
-    lose(link, taken);
+    lose(link, taken.status());
     break;
   }
   return moved;
 }
 
-Status Proxy::take(Link& link, const Frame& frame) {
+// Kernels are told of what is there, once they can see it.
+bool Proxy::land(Link& link) {
+  if (link.is_over) return false;
+  const std::uint64_t fetched = link.fetches > 0 ? link.endpoint->fetched() : 0;
+  bool has_landed = false;
+  bool by_itself = false;
+  for (Channel& state : link.channels)
+    for (std::uint64_t& landed = state.landed; landed < state.received; ++landed) {
+      const std::uint64_t at = state.fetched_at[landed % shape_.slots];
+      if (at > fetched) break;
+      has_landed = true;
+      by_itself = by_itself || at > 0;
+    }
+  if (!has_landed) return false;
+  if (by_itself && flush_)
+    if (const Status flushed = flush_(); !flushed.ok()) {
+      link.has_left = false;  // or not with all that it told
+      lose(link, flushed);
+      return true;
+    }
+  for (std::uint32_t channel = 0; channel < shape_.channels; ++channel)
+    store(told_by(link, channel).filled, link.channels[channel].landed);
+  return true;
+}
+
+bool Proxy::awaits_payloads(const Link& link) {
+  return std::any_of(link.channels.begin(), link.channels.end(),
+                     [](const Channel& state) { return state.landed < state.received; });
+}
+
+// False: it cannot be taken yet.
+Result<bool> Proxy::take(Link& link, const Frame& frame) {
   const std::uint32_t kind = frame.tag & ((1U << kKindBits) - 1);
   const std::uint32_t channel = frame.tag >> kKindBits;
   if (link.has_left) return nonsense(fmt::format("a frame of tag {:#x} after farewell", frame.tag));
   if (channel >= shape_.channels)
     return nonsense(fmt::format("channel {} of {}", channel, shape_.channels));
+  if (static_cast<FrameKind>(kind) == FrameKind::message) return take_message(link, channel, frame);
+  if (frame.lent_bytes > 0)
+    return nonsense(
+        fmt::format("a frame of tag {:#x} with {} lent bytes", frame.tag, frame.lent_bytes));
   switch (static_cast<FrameKind>(kind)) {
-    case FrameKind::message:
-      return take_message(link, channel, frame.payload);
     case FrameKind::progress:
-      return take_progress(link, channel, frame.payload);
+      TUTTI_TRY(take_progress(link, channel, frame.payload));
+      return true;
     case FrameKind::notice:
-      return take_notice(link, frame.payload);
+      TUTTI_TRY(take_notice(link, frame.payload));
+      return true;
     case FrameKind::farewell:
       TUTTI_TRY(check_size(frame.payload, 0, "farewell"));
       link.has_left = true;
-      return Status();
+      return true;
+    case FrameKind::message:
+      break;
   }
   return nonsense(fmt::format("a frame of tag {:#x}", frame.tag));
 }
 
-Status Proxy::take_message(Link& link, std::uint32_t channel, std::span<const std::byte> payload) {
-  Channel& state = link.channels[channel];
-  if (payload.size() < sizeof(MessageHead) ||
-      payload.size() - sizeof(MessageHead) > shape_.slot_bytes)
+Status Proxy::check_message(const Link& link, std::uint32_t channel, const Frame& frame) const {
+  const Channel& state = link.channels[channel];
+  const std::span payload = frame.payload;
+  if (frame.lent_bytes > shape_.slot_bytes)
+    return nonsense(fmt::format("channel {}: a message of {} lent bytes, for slots of {}", channel,
+                                frame.lent_bytes, shape_.slot_bytes));
+  const std::size_t bytes = payload.size() + frame.lent_bytes;
+  if (payload.size() < sizeof(MessageHead) || bytes - sizeof(MessageHead) > shape_.slot_bytes)
     return nonsense(fmt::format("channel {}: a message of {} bytes, for slots of {}", channel,
-                                payload.size(), shape_.slot_bytes));
+                                bytes, shape_.slot_bytes));
+  const bool has_content = payload.size() > sizeof(MessageHead);
+  if (is_lent(link.at.lent_inbox) ? has_content : frame.lent_bytes > 0)
+    return nonsense(
+        fmt::format("channel {}: a message of {} bytes, {} of which are lent, is not "
+                    "what was agreed on",
+                    channel, bytes, frame.lent_bytes));
   const auto head = read<MessageHead>(payload);
   if (head.number != state.received + 1)
     return nonsense(
@@ -265,12 +364,26 @@ Status Proxy::take_message(Link& link, std::uint32_t channel, std::span<const st
   if (head.number > state.freed_told + shape_.slots)
     return nonsense(fmt::format("channel {}: message {} while {} have been read, of {} slots",
                                 channel, head.number, state.freed_told, shape_.slots));
-  std::byte* const slot = link.at.inbox + shape_.slot_at(channel, state.received);
-  const auto content = payload.subspan(sizeof(MessageHead));
-  *reinterpret_cast<SlotHeader*>(slot) = {head.signature, content.size()};
-  std::copy(content.begin(), content.end(), slot + sizeof(SlotHeader));
-  store(told_by(link, channel).filled, ++state.received);
   return Status();
+}
+
+Result<bool> Proxy::take_message(Link& link, std::uint32_t channel, const Frame& frame) {
+  TUTTI_TRY(check_message(link, channel, frame));
+  Channel& state = link.channels[channel];
+  const std::size_t at = shape_.payload_at(channel, state.received);
+  const auto content = frame.payload.subspan(sizeof(MessageHead));
+  std::uint64_t& fetched_at = state.fetched_at[state.received % shape_.slots];
+  if (frame.lent_bytes > 0) {
+    if (!link.endpoint->fetch(part_of(link.at.lent_inbox, at, frame.lent_bytes))) return false;
+    fetched_at = ++link.fetches;
+  } else {
+    fetched_at = 0;
+    if (!content.empty()) std::copy(content.begin(), content.end(), link.at.inbox_payloads + at);
+  }
+  *reinterpret_cast<SlotHeader*>(link.at.inbox + shape_.header_at(channel, state.received)) = {
+      read<MessageHead>(frame.payload).signature, content.size() + frame.lent_bytes};
+  ++state.received;
+  return true;
 }
 
 Status Proxy::take_progress(Link& link, std::uint32_t channel, std::span<const std::byte> payload) {
@@ -283,7 +396,6 @@ Status Proxy::take_progress(Link& link, std::uint32_t channel, std::span<const s
   state.freed_seen = progress.freed;
   Mailbox& mailbox = told_by(link, channel);
   store(mailbox.entered, progress.entered);
-  store(mailbox.freed, progress.freed);
   return Status();
 }
 

@@ -24,7 +24,9 @@ struct Layout {
         sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
         inboxes(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
         outboxes(aligned(inboxes + shape.ranks * sizeof(std::byte*))),
-        notices(aligned(outboxes + shape.ranks * sizeof(std::byte*))),
+        inbox_payloads(aligned(outboxes + shape.ranks * sizeof(std::byte*))),
+        outbox_payloads(aligned(inbox_payloads + shape.ranks * sizeof(std::byte*))),
+        notices(aligned(outbox_payloads + shape.ranks * sizeof(std::byte*))),
         bases(aligned(notices + shape.ranks * sizeof(std::uint64_t*))),
         gates(aligned(bases + std::size_t{shape.ranks} * regions * sizeof(std::uint64_t))),
         visits(aligned(gates + regions * sizeof(std::uint64_t))),
@@ -36,6 +38,8 @@ struct Layout {
   std::size_t sequences;
   std::size_t inboxes;
   std::size_t outboxes;
+  std::size_t inbox_payloads;
+  std::size_t outbox_payloads;
   std::size_t notices;
   std::size_t bases;
   std::size_t gates;
@@ -49,16 +53,17 @@ struct Layout {
 Links direct_links(const ControlShape& shape, Rank rank, std::span<std::byte* const> controls) {
   const auto place = static_cast<std::uint32_t>(rank);
   Links links;
+  for (auto* const table :
+       {&links.inboxes, &links.outboxes, &links.inbox_payloads, &links.outbox_payloads})
+    table->resize(controls.size());
+  links.notices.resize(controls.size());
   for (std::uint32_t peer = 0; peer < controls.size(); ++peer) {
-    if (controls[peer] == nullptr) {
-      links.inboxes.push_back(nullptr);
-      links.outboxes.push_back(nullptr);
-      links.notices.push_back(nullptr);
-      continue;
-    }
-    links.inboxes.push_back(controls[place] + shape.inbox_at(peer));
-    links.outboxes.push_back(controls[peer] + shape.inbox_at(place));
-    links.notices.push_back(reinterpret_cast<std::uint64_t*>(controls[peer]));
+    if (controls[peer] == nullptr) continue;
+    links.inboxes[peer] = controls[place] + shape.inbox_at(peer);
+    links.outboxes[peer] = controls[peer] + shape.inbox_at(place);
+    links.inbox_payloads[peer] = links.inboxes[peer] + shape.payloads_at();
+    links.outbox_payloads[peer] = links.outboxes[peer] + shape.payloads_at();
+    links.notices[peer] = reinterpret_cast<std::uint64_t*>(controls[peer]);
   }
   return links;
 }
@@ -106,6 +111,8 @@ Status RankMemory::connect(const Links& links) {
   world.regions = regions_;
   world.inboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.inboxes);
   world.outboxes = reinterpret_cast<std::byte* const*>(memory_ + layout.outboxes);
+  world.inbox_payloads = reinterpret_cast<std::byte* const*>(memory_ + layout.inbox_payloads);
+  world.outbox_payloads = reinterpret_cast<std::byte* const*>(memory_ + layout.outbox_payloads);
   world.notices = reinterpret_cast<std::uint64_t* const*>(memory_ + layout.notices);
   world.region_bases = reinterpret_cast<const std::uint64_t*>(memory_ + layout.bases);
   world.peers = reinterpret_cast<PeerState*>(memory_ + layout.peers);
@@ -117,6 +124,8 @@ Status RankMemory::connect(const Links& links) {
   }
   TUTTI_TRY(copy_in(layout.inboxes, links.inboxes));
   TUTTI_TRY(copy_in(layout.outboxes, links.outboxes));
+  TUTTI_TRY(copy_in(layout.inbox_payloads, links.inbox_payloads));
+  TUTTI_TRY(copy_in(layout.outbox_payloads, links.outbox_payloads));
   TUTTI_TRY(copy_in(layout.notices, links.notices));
   TUTTI_TRY(copy_in(layout.bases, bases));
   TUTTI_TRY(device_->copy_in(memory_ + layout.world, &world, sizeof world));

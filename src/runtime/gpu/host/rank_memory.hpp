@@ -21,8 +21,10 @@ inline constexpr std::uintptr_t kEverywhereBase = 4096;
 
 // How ranks reach each other's control memory, by rank.
 struct Links {
-  std::vector<std::byte*> inboxes;      // what they tell this one
-  std::vector<std::byte*> outboxes;     // what this one tells them
+  std::vector<std::byte*> inboxes;         // what they tell this one
+  std::vector<std::byte*> outboxes;        // what this one tells them
+  std::vector<std::byte*> inbox_payloads;  // of the slots of those
+  std::vector<std::byte*> outbox_payloads;
   std::vector<std::uint64_t*> notices;  // the first words
 };
 

@@ -177,7 +177,7 @@ std::size_t GpuWorld::memory_bytes() const {
   std::size_t bytes = 0;
   for (const auto& rank : ranks_)
     if (rank) bytes += rank->memory_.bytes();
-  return bytes;
+  return bytes + (carrier_ ? carrier_->device_bytes() : 0);
 }
 
 bool GpuWorld::is_idle() const {

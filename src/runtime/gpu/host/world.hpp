@@ -48,6 +48,7 @@ struct GpuOptions {
   std::shared_ptr<const DeviceTopology> topology;
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  // of a call; 0: none
   std::size_t records = 256;  // calls of a rank that are remembered before more is allocated
+  NetworkWishes network;      // of ranks of several hosts; each rank has its own
 };
 
 inline constexpr int kChannelsMax = 32;
@@ -181,6 +182,9 @@ class GpuWorld {
   const ControlShape& shape() const { return shape_; }
   const GpuOptions& options() const { return options_; }
   std::size_t memory_bytes() const;  // of all ranks, without scratch memory and records
+
+  // How what goes to ranks of other hosts is carried, for people; empty: there are none.
+  std::string describe_carrier() const { return carrier_ ? carrier_->describe() : std::string(); }
 
   // Whether all calls of all ranks are over, but for those of graphs, or cannot be known. Any
   // thread.

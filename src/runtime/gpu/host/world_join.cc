@@ -3,7 +3,7 @@
 // GpuWorld::join() in world.hpp.
 //
 // Ranks say twice how they fare: with their memory, and once they have that of all others. So all
-// come to the same end, whoever could not.
+// come to the same end, whoever could not. Between hosts they say besides how they carry.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,26 +69,45 @@ class GpuWorld::Joining {
     const auto cards = cards_of(*texts);
     TUTTI_TRY(cards);
     connect_hosts();
-    const Status connected = connect(*cards);
+    Links links;
+    Status connected = connect(*cards, links);
+    if (has_hosts()) {
+      const auto offers = tell(connected, kWell + offer());
+      TUTTI_TRY(offers);
+      connected = start_carrier(*offers, links);
+    }
+    if (connected.ok()) connected = world_->rank(seat_.rank).memory_.connect(links);
     if (connected.ok() && wants_regions_) connect_regions(*cards);
-    const auto outcomes = seat_.exchange(outcome_of(connected));
+    const auto outcomes = tell(connected, how_with_regions());
     TUTTI_TRY(outcomes);
-    for (std::size_t rank = 0; rank < outcomes->size(); ++rank)
-      if (const std::string& why = (*outcomes)[rank]; why.front() == kFailed)
-        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why.substr(1)),
-                      static_cast<int>(rank));
     TUTTI_TRY(keep_regions(*outcomes));
     return std::move(world_);
   }
 
  private:
-  // How a rank fares, before the reason.
+  // How a rank fares, before what it says of it.
   static constexpr char kWell = '+';
   static constexpr char kNoRegions = '~';  // well, but nothing that is registered can be mapped
   static constexpr char kFailed = '-';
 
-  std::string outcome_of(const Status& connected) const {
-    if (!connected.ok()) return kFailed + connected.message();
+  // Says how this rank fares, by `well` where it does; what all say, where all fare well.
+  Result<std::vector<std::string>> tell(const Status& mine, const std::string& well) {
+    auto texts = seat_.exchange(mine.ok() ? well : kFailed + mine.message());
+    TUTTI_TRY(texts);
+    for (std::size_t rank = 0; rank < texts->size(); ++rank) {
+      const std::string& text = (*texts)[rank];
+      if (text.starts_with(kWell) || text.starts_with(kNoRegions)) continue;
+      return Status(StatusCode::unsupported,
+                    fmt::format("rank {}: {}", rank, text.substr(text.empty() ? 0 : 1)),
+                    static_cast<int>(rank));
+    }
+    return texts;
+  }
+
+  // As a carrier.
+  std::string offer() const { return world_->carrier_ ? world_->carrier_->offer() : std::string(); }
+
+  std::string how_with_regions() const {
     return regions_.ok() ? std::string(1, kWell) : kNoRegions + regions_.message();
   }
 
@@ -206,7 +225,7 @@ class GpuWorld::Joining {
            seat_.hosts[rank] == seat_.hosts[static_cast<std::size_t>(seat_.rank)];
   }
 
-  Status connect(const std::vector<Card>& cards) {
+  Status connect(const std::vector<Card>& cards, Links& links) {
     std::vector<std::byte*> controls(cards.size(), nullptr);
     std::vector<Rank> elsewhere;
     for (std::size_t rank = 0; rank < cards.size(); ++rank) {
@@ -219,25 +238,28 @@ class GpuWorld::Joining {
       if (!control.ok()) return control.status().with_context(fmt::format("of rank {}", rank));
       controls[rank] = *control;
     }
-    Links links = direct_links(world_->shape_, seat_.rank, controls);
-    if (!elsewhere.empty()) {
-      TUTTI_TRY(make_carrier(elsewhere));
-      world_->carrier_->link(links);
-    }
-    return world_->rank(seat_.rank).memory_.connect(links);
+    links = direct_links(world_->shape_, seat_.rank, controls);
+    return elsewhere.empty() ? Status() : make_carrier(elsewhere);
   }
 
   Status make_carrier(const std::vector<Rank>& peers) {
     if (!connected_.ok()) return connected_;
     const RankMemory& memory = world_->rank(seat_.rank).memory_;
     auto carrier =
-        Carrier::make(*seat_.device, world_->shape_, peers, std::move(transport_),
+        Carrier::make(*seat_.device, world_->shape_, peers, std::move(transport_), options_.network,
                       [&memory](std::uint64_t notice) {
                         static_cast<void>(memory.give_notice(static_cast<Why>(notice >> 32),
                                                              static_cast<std::uint32_t>(notice)));
                       });
     TUTTI_TRY(carrier);
     world_->carrier_ = *std::move(carrier);
+    return Status();
+  }
+
+  Status start_carrier(std::vector<std::string> offers, Links& links) {
+    for (std::string& offer : offers) offer.erase(0, 1);  // how the rank fares
+    TUTTI_TRY(world_->carrier_->start(offers));
+    world_->carrier_->link(links);
     return Status();
   }
 

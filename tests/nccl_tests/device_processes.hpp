@@ -1,5 +1,6 @@
-// device_members.hpp: ranks of libnccl.so.2 that are processes, one for each, on the stand-in for
-// CUDA. The parent never comes near CUDA: it starts the ranks, and gathers how they ended.
+// device_processes.hpp: ranks that are processes of their own, on the stand-in for CUDA, and what
+// each of them checks. The parent never comes near CUDA: it starts the ranks, and gathers how they
+// ended.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,11 +10,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -101,9 +106,23 @@ class Member {
 // Names and values in the environment of ranks.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// That of one rank alone is the word of that number.
+inline void set_variable(const std::string& name, const std::string& value, int rank) {
+  constexpr std::string_view kByRank = "_BY_RANK";
+  if (!name.ends_with(kByRank)) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    return;
+  }
+  std::istringstream words(value);
+  std::string word;
+  for (int i = 0; i <= rank; ++i) words >> word;
+  ::setenv(name.substr(0, name.size() - kByRank.size()).c_str(), word.c_str(), 1);
+}
+
 // The exit codes, or minus the signals, of ranks that do this.
+// With a file, what they say goes there.
 inline std::vector<int> run_ranks(int size, const std::function<void(Member&, Shared&)>& work,
-                                  const Variables& variables = {}) {
+                                  const Variables& variables = {}, const std::string& file = "") {
   void* const memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   auto* const shared = new (memory) Shared;
@@ -111,7 +130,8 @@ inline std::vector<int> run_ranks(int size, const std::function<void(Member&, Sh
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
-      for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+      for (const auto& [name, value] : variables) set_variable(name, value, rank);
+      if (!file.empty()) DEMAND(std::freopen(file.c_str(), "a", stderr) != nullptr);
       Member member(*shared, rank, size);
       work(member, *shared);
       std::exit(0);
@@ -138,11 +158,56 @@ inline int sum_at(int size, std::size_t i) {
   return size * (size - 1) / 2 * 100 + size * static_cast<int>(i);
 }
 
+inline void check_sums(const Member& member, std::size_t count) {
+  int* const input = member.memory(filled(member.rank(), count));
+  int* const output = member.memory(std::vector<int>(count, -1));
+  for (int time = 0; time < 3; ++time)
+    DEMAND(ncclAllReduce(input, output, count, ncclInt, ncclSum, member.comm(), member.stream()) ==
+           ncclSuccess);
+  member.synchronize();
+  const std::vector<int> sums = member.values(output, count);
+  for (std::size_t i = 0; i < count; ++i) DEMAND(sums[i] == sum_at(member.size(), i));
+  DEMAND(cudaFree(input) == 0);
+  DEMAND(cudaFree(output) == 0);
+}
+
+inline void check_exchanges(const Member& member, std::size_t count) {
+  const auto size = static_cast<std::size_t>(member.size());
+  const auto rank = static_cast<std::size_t>(member.rank());
+  int* const input = member.memory(filled(member.rank(), count * size));
+  int* const output = member.memory(std::vector<int>(count * size, -1));
+  DEMAND(ncclAllGather(input, output, count, ncclInt, member.comm(), member.stream()) ==
+         ncclSuccess);
+  member.synchronize();
+  std::vector<int> got = member.values(output, count * size);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    DEMAND(got[i] == static_cast<int>(i / count * 100 + i % count));
+  DEMAND(ncclReduceScatter(input, output, count, ncclInt, ncclSum, member.comm(),
+                           member.stream()) == ncclSuccess);
+  member.synchronize();
+  got = member.values(output, count);
+  for (std::size_t i = 0; i < count; ++i) DEMAND(got[i] == sum_at(member.size(), rank * count + i));
+  DEMAND(ncclAlltoAll(input, input, count, ncclInt, member.comm(), member.stream()) == ncclSuccess);
+  member.synchronize();
+  got = member.values(input, count * size);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    DEMAND(got[i] == static_cast<int>(i / count * 100 + rank * count + i % count));
+  DEMAND(cudaFree(input) == 0);
+  DEMAND(cudaFree(output) == 0);
+}
+
 // Pieces of it that this process has.
 inline std::size_t device_memory() {
   TuttiStandInCounts counts{};
   tutti_stand_in_count(&counts);
   return counts.device_memory;
+}
+
+// Of what network cards have written into devices' memory.
+inline std::size_t flushes() {
+  TuttiStandInCounts counts{};
+  tutti_stand_in_count(&counts);
+  return counts.flushes;
 }
 
 inline std::vector<int> zeros(int size) {
