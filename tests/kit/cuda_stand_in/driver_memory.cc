@@ -100,7 +100,9 @@ void* tutti_stand_in_reach(const void* memory, std::size_t bytes) {
   return Memory::instance().reach(address_of(memory), bytes);
 }
 
-std::size_t tutti_stand_in_freed_while_mapped() { return Memory::instance().freed_while_mapped(); }
+bool tutti_stand_in_is_mapped_elsewhere(const void* memory) {
+  return Memory::instance().is_mapped_elsewhere(address_of(memory));
+}
 
 Code cuInit(unsigned) { return device_count() > 0 ? kSuccess : kNoDevice; }
 

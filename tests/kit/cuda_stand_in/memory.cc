@@ -115,7 +115,6 @@ bool Memory::release(std::uintptr_t begin, Kind kind) {
   if (kind != Kind::registered) munmap(at(begin), old.mapped_bytes);
   if (kind == Kind::device) {
     munmap(old.reachable, old.mapped_bytes);
-    if (!old.imported && flock(old.file, LOCK_EX | LOCK_NB) != 0) ++freed_while_mapped_;
     close(old.file);
   }
   allocations_.erase(found);
@@ -162,9 +161,13 @@ std::size_t Memory::count(Kind kind) {
                     [&](const auto& entry) { return entry.second.kind == kind; }));
 }
 
-std::size_t Memory::freed_while_mapped() {
+bool Memory::is_mapped_elsewhere(std::uintptr_t begin) {
   std::lock_guard lock(mutex_);
-  return freed_while_mapped_;
+  const auto found = allocations_.find(begin);
+  if (found == allocations_.end() || found->second.kind != Kind::device) return false;
+  if (flock(found->second.file, LOCK_EX | LOCK_NB) != 0) return true;
+  flock(found->second.file, LOCK_UN);
+  return false;
 }
 
 std::size_t Memory::device_bytes(int ordinal) {

@@ -62,8 +62,8 @@ class Memory {
 
   std::size_t count(Kind kind);
   std::size_t device_bytes(int ordinal);
-  // Pieces that were given back while another process had them mapped, which CUDA forbids.
-  std::size_t freed_while_mapped();
+  // Whether another process has this piece of a device mapped.
+  bool is_mapped_elsewhere(std::uintptr_t begin);
 
  private:
   void add(const Allocation& allocation);
@@ -73,7 +73,6 @@ class Memory {
   std::mutex mutex_;
   int kernels_ = 0;  // that run
   std::uint64_t last_id_ = 0;
-  std::size_t freed_while_mapped_ = 0;
   std::map<std::uintptr_t, Allocation> allocations_;  // by where they begin
 };
 

@@ -46,8 +46,8 @@ struct TuttiStandInCounts {
 };
 void tutti_stand_in_count(TuttiStandInCounts* counts);
 
-// Pieces that were given back while another process had them mapped, which CUDA forbids.
-std::size_t tutti_stand_in_freed_while_mapped();
+// Whether another process has this piece of a device's memory mapped; CUDA forbids to free it then.
+bool tutti_stand_in_is_mapped_elsewhere(const void* memory);
 
 // Where so many bytes of a device's memory can be read and written, as a network card reaches them;
 // null: there are none.
