@@ -72,7 +72,8 @@ struct Buffer {
     member.synchronize();
     expect_sum();
   }
-  // Nobody has it mapped.
+  // Nobody has it mapped. Of a process that is ending, lines may end before its mappings do:
+  // members whose memory is looked at so stay until all have been.
   void give_back() const {
     DEMAND(!tutti_stand_in_is_mapped_elsewhere(allocation));
     DEMAND(ncclMemFree(allocation) == ncclSuccess);
@@ -121,6 +122,7 @@ TEST(NcclRegistered, PeersMapItUntilItIsDeregistered) {
                             wait_for_mappings(before, 0);
                             buffer.sum();
                             buffer.give_back();
+                            meet(member, shared, meetings);
                           }
                           member.end();
                         }),
@@ -146,6 +148,7 @@ TEST(NcclRegistered, WindowsAreMappedToo) {
                   meet(member, shared, meetings);
                   DEMAND(ncclCommWindowDeregister(member.comm(), window) == ncclSuccess);
                   buffer.give_back();
+                  meet(member, shared, meetings);
                   member.end();
                 }),
       zeros(2));
@@ -182,12 +185,14 @@ TEST(NcclRegistered, RanksNeedNotAgree) {
 
 TEST(NcclRegistered, ManyBuffersAreMapped) {
   EXPECT_EQ(run_ranks(2,
-                      [](Member& member, Shared&) {
+                      [](Member& member, Shared& shared) {
+                        int meetings = 0;
                         std::vector<Buffer> buffers;
                         for (int i = 0; i < 40; ++i) buffers.emplace_back(member).enregister();
                         for (const Buffer& buffer : buffers) buffer.sum();
                         for (Buffer& buffer : buffers) buffer.deregister();
                         for (const Buffer& buffer : buffers) buffer.give_back();
+                        meet(member, shared, meetings);
                         member.end();
                       }),
             zeros(2));
@@ -223,6 +228,7 @@ TEST(NcclRegistered, GraphsReplayInIt) {
                         DEMAND(cudaGraphExecDestroy(instance) == 0);
                         DEMAND(cudaGraphDestroy(graph) == 0);
                         buffer.give_back();
+                        meet(member, shared, meetings);
                         member.end();
                       }),
             zeros(2));
@@ -231,12 +237,14 @@ TEST(NcclRegistered, GraphsReplayInIt) {
 // A communicator that goes takes its registrations along.
 TEST(NcclRegistered, NothingIsMappedOnceTheCommunicatorIsGone) {
   EXPECT_EQ(run_ranks(3,
-                      [](Member& member, Shared&) {
+                      [](Member& member, Shared& shared) {
+                        int meetings = 0;
                         Buffer buffer(member);
                         buffer.enregister();
                         for (int time = 0; time < 5; ++time) buffer.sum();
                         member.end();
                         buffer.give_back();
+                        meet(member, shared, meetings);
                       }),
             zeros(3));
 }
@@ -342,6 +350,7 @@ TEST(NcclRegistered, ARankAborts) {
                         if (member.rank() != 2) DEMAND(cudaStreamSynchronize(member.stream()) == 0);
                         DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
                         buffer.give_back();
+                        meet(member, shared, meetings);
                       }),
             zeros(3));
 }
