@@ -277,8 +277,13 @@ TEST(UcxLentMemory, IsAnnouncedInOrder) {
   EXPECT_THAT(failure_of(puppet).message(), HasSubstr("another one's place"));
 }
 
+// Where a worker goes while UCX 1.13 still greets its peer, an assertion ends the process, in most
+// runs of these (docs/ucx.md).
+constexpr bool kAssertsAboutGreetings = UCP_API_VERSION < UCP_VERSION(1, 14);
+
 // UCX may still be writing: nobody else gets that memory any more.
 TEST(UcxLentMemory, ThatIsBeingWrittenIsKept) {
+  if (kAssertsAboutGreetings) GTEST_SKIP() << "this UCX ends a process that leaves early";
   const auto memory = make_memory(1 << 20);
   {
     Puppet puppet("tcp");
@@ -302,6 +307,7 @@ TEST(UcxLentMemory, ThatIsBeingWrittenIsKept) {
 }
 
 TEST(UcxLentMemory, ThatMayBeReadIsKept) {
+  if (kAssertsAboutGreetings) GTEST_SKIP() << "this UCX ends a process that leaves early";
   const auto memory = make_memory(1 << 20);
   Puppet puppet("tcp");
   const std::uint32_t region = lend(puppet, memory, 1 << 20);
