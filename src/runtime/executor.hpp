@@ -467,7 +467,7 @@ class Executor {
   bool meets_plain_ = false;     // and some of it is
   bool laid_to_attach_ = false;  // the call is cut so
   bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
-  std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that this leads
+  std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that is timed
   SharedProgram lowered_;
   collectives::PlanSettings settings_;
   CallProgram* program_ = nullptr;
