@@ -117,6 +117,22 @@ TEST(Attached, WhatTheSystemRefusesEndsTheCall) {
       }
 }
 
+// In calls that are cut and in such that are not.
+TEST(Attached, NobodyIsToldOfWhatWasNotCopied) {
+  for (const int ranks : {2, 3}) {
+    Attached attached;
+    attached.answer = [] { return Status(StatusCode::system_error, "no such memory"); };
+    Rounds rounds({Collective::all_gather, "direct", true, true, 4096, &attached}, ranks, kCount,
+                  false, never);
+    rounds.one_that_fails();
+    for (Rank by = 0; by < ranks; ++by)
+      for (Rank from = 0; from < ranks; ++from)
+        if (by != from) {
+          EXPECT_EQ(rounds.heard(by, from, Signal::taken), 0U) << by << " by " << from;
+        }
+  }
+}
+
 // ---- Between processes ----
 
 // At the same address in all processes that are forked from this one.
