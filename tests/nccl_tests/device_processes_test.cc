@@ -49,6 +49,7 @@ const Setting kSettings[] = {
 bool has_ucx() { return TUTTI_UCX_STAND_IN != 0; }
 
 bool has_kernels_here() {
+  if (TUTTI_GPU_KERNELS_BUILT == 0) return false;
   const char* const kernels = std::getenv("TUTTI_GPU_KERNELS");
   return kernels == nullptr || std::strcmp(kernels, "0") != 0;
 }
