@@ -112,7 +112,8 @@ struct Algorithm {
   void (*tell)(Builder&, const GroupSizes& groups);
   std::string_view summary;  // one line for `tutti plan` and the docs
   bool grouped = false;      // `groups` matter
-  bool all_store = false;    // every rank stores copies at every other, or could as well be read
+  bool all_meet = false;     // every rank has messages for every other
+  bool all_store = false;    // and they are copies that are stored, or could as well be read
 };
 
 // Tells `algorithm` for every rank. `groups`: of neighbours, for algorithms of several levels.

@@ -30,6 +30,7 @@ struct Plan {
   // The same with copies that are loaded instead of stored, where every rank talks to every other
   // and which is quicker is found out under way; null elsewhere.
   std::shared_ptr<const LoweredProgram> pulled = nullptr;
+  bool all_meet = false;  // every rank has messages for every other
 };
 
 // The hash that all ranks' calls carry. `groups`: what algorithms of several levels go by.

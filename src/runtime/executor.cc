@@ -112,9 +112,12 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   source_pointers_.make_room(program_->operands_max());
   destination_pointers_.make_room(program_->operands_max());
   far_pointers_.make_room(program_->operands_max());
+  whole_sources_.make_room(program_->operands_max());
+  whole_destinations_.make_room(program_->operands_max());
   channels_.resize(index(channels));
   TUTTI_TRY(choose_cut(plan));
   TUTTI_TRY(prepare_scratch());
+  if (attaches() && is_reduction(signature.collective)) TUTTI_TRY(prepare_pieces());
   TUTTI_TRY(connect());
   round_.clear();
   direct_round_.clear();

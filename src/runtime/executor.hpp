@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -361,7 +362,13 @@ class Executor {
     return attaches() && message.is_message && message.way != Way::staged && !message.mine &&
            peers_[message.stream].attached(message.buffer);
   }
+  void compute_attached(StepKind kind, bool finish, std::size_t elements);
   void copy_attached(std::size_t bytes);
+  void reduce_attached(bool finish, std::size_t elements);
+  bool reduce_piece(bool finish, std::size_t before, std::size_t elements);
+  Status prepare_pieces();
+  bool read_attached(Endpoint& from_whom, std::byte* to, const std::byte* from, std::size_t bytes);
+  bool write_attached(const std::byte* from, std::size_t before, std::size_t bytes);
   bool copied(const Status& status);
   // Whether nothing went wrong while the system copied.
   bool is_copied() const { return !attaches() || status_.ok(); }
@@ -529,10 +536,17 @@ class Executor {
   std::vector<Place> places_;
   Pointers<const std::byte> source_pointers_;
   Pointers<std::byte> destination_pointers_;
-  Pointers<std::byte> far_pointers_;     // destinations that go to other cores
-  bool far_is_queued_ = false;           // at least one of them is in a queue
-  Endpoint* attached_source_ = nullptr;  // the source lies in that peer's process
+  Pointers<std::byte> far_pointers_;  // destinations that go to other cores
+  bool far_is_queued_ = false;        // at least one of them is in a queue
+  // In calls that attach: the source lies in that peer's process; null: it does not.
+  std::vector<Endpoint*> attached_sources_;
   std::vector<std::pair<Endpoint*, std::byte*>> attached_destinations_;
+  bool any_attached_ = false;                // of the sources and destinations so far
+  Pointers<const std::byte> whole_sources_;  // of a sum that is made by pieces
+  Pointers<std::byte> whole_destinations_;
+  std::unique_ptr<std::byte, decltype(&std::free)> pieces_{nullptr, &std::free};
+  std::size_t pieces_bytes_ = 0;
+  std::size_t piece_elements_max_ = 1;
   StoreChoice stores_;                      // which way they go
   std::vector<std::byte> partial_results_;  // of custom reductions
 };

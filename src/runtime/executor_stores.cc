@@ -36,13 +36,17 @@ void Executor::note_time(std::uint64_t ticks) {
 
 void Executor::forget_sources() {
   source_pointers_.clear();
-  attached_source_ = nullptr;
+  attached_sources_.clear();
+  any_attached_ = false;
 }
 
 void Executor::add_source(const CallOperand& operand, const std::byte* source) {
   source_pointers_.add(source);
-  if (is_attached(operand)) [[unlikely]]
-    attached_source_ = peers_[operand.stream].endpoint;
+  if (!attaches()) [[likely]]
+    return;
+  const bool attached = is_attached(operand);
+  attached_sources_.push_back(attached ? peers_[operand.stream].endpoint : nullptr);
+  any_attached_ |= attached;
 }
 
 void Executor::forget_destinations() {
@@ -55,13 +59,14 @@ void Executor::forget_destinations() {
 // A copy in place, or one that is pushed where it belongs. Addresses of another process say nothing
 // here.
 bool Executor::is_onto_itself(const CallOperand& operand, const std::byte* destination) const {
-  return destination == source_pointers_.front() && attached_source_ == nullptr &&
-         !is_attached(operand);
+  const bool source_is_mine = !attaches() || attached_sources_.front() == nullptr;
+  return destination == source_pointers_.front() && source_is_mine && !is_attached(operand);
 }
 
 void Executor::add_destination(const CallOperand& operand, std::byte* destination) {
   if (is_attached(operand)) [[unlikely]] {
     attached_destinations_.emplace_back(peers_[operand.stream].endpoint, destination);
+    any_attached_ = true;
     return;
   }
   const bool slot = operand.is_message && operand.way == Way::staged;
@@ -74,8 +79,8 @@ void Executor::add_destination(const CallOperand& operand, std::byte* destinatio
 
 // From source_pointers_ to destination_pointers_ and far_pointers_.
 void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
-  if (attaches() && (attached_source_ != nullptr || !attached_destinations_.empty())) [[unlikely]]
-    return copy_attached(elements * element_bytes_);
+  if (any_attached_) [[unlikely]]
+    return compute_attached(kind, finish, elements);
   const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
   if (far_pointers_.all().empty()) return store(kind, finish, elements, own);
   const std::size_t bytes = elements * element_bytes_;

@@ -9,6 +9,19 @@ namespace {
 
 std::size_t table(CopyWay second) { return second == CopyWay::attached ? 1 : 0; }
 
+// Queues are gone through in circles, and come into the caches, and into memory at all, by being
+// used: after other calls, those of the first circle take several times as long as later ones. So
+// calls that use them are tried for two circles, of which the second counts (two_ways.hpp).
+constexpr std::size_t kCircleBytes = std::size_t{5} << 18;
+constexpr std::size_t kTriesMax = 64;
+
+int tries_of(std::size_t power, CopyWay second) {
+  if (second != CopyWay::attached) return 1;
+  const std::size_t bytes = (std::size_t{1} << power) / 2;  // or up to twice as much
+  return static_cast<int>(
+      std::clamp(2 * kCircleBytes / std::max<std::size_t>(bytes, 1), std::size_t{2}, kTriesMax));
+}
+
 }  // namespace
 
 std::size_t PullChoice::kind_of(const Signature& call) {
@@ -16,9 +29,16 @@ std::size_t PullChoice::kind_of(const Signature& call) {
   return std::min(power, kSizes - 1) + kSizes * static_cast<std::size_t>(call.collective);
 }
 
+std::unique_ptr<PullChoice::Kinds> PullChoice::new_times(CopyWay second) {
+  auto times = std::make_unique<Kinds>();
+  for (std::size_t kind = 0; kind < kKinds; ++kind)
+    (*times)[kind] = TwoWays({.at_a_time = tries_of(kind % kSizes, second)});
+  return times;
+}
+
 CopyWay PullChoice::propose(const Signature& call, CopyWay second) {
   std::unique_ptr<Kinds>& times = times_[table(second)];
-  if (!times) times = std::make_unique<Kinds>();
+  if (!times) times = new_times(second);
   return (*times)[kind_of(call)].next() == 1 ? second : CopyWay::stored;
 }
 

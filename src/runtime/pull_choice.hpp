@@ -57,6 +57,7 @@ class PullChoice {
   static constexpr std::size_t kKinds = std::size(kAllCollectives) * kSizes;
   using Kinds = std::array<TwoWays, kKinds>;
   static std::size_t kind_of(const Signature& call);
+  static std::unique_ptr<Kinds> new_times(CopyWay second);
 
   std::array<CopyWay, kKinds> agreed_{};
   std::array<bool, kKinds> plain_{};

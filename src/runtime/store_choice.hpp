@@ -48,7 +48,7 @@ class StoreChoice {
   using Sizes = std::array<TwoWays, kSizes>;
   static Sizes sizes(double worth_share) {
     Sizes made;
-    made.fill(TwoWays(worth_share));
+    made.fill(TwoWays({.worth_share = worth_share}));
     return made;
   }
 

@@ -16,9 +16,16 @@ class TwoWays {
   // In which order the ways are gone before anything is known.
   enum class FirstTries : std::uint8_t { in_a_row, by_turns };
 
-  // `worth_share`: of the first way's time, what the second one may take to be chosen.
-  explicit TwoWays(double worth_share = 1, FirstTries first_tries = FirstTries::in_a_row)
-      : worth_share_(worth_share), first_tries_(first_tries) {}
+  // How they are tried.
+  struct Manner {
+    double worth_share = 1;  // of the first way's time, what the second one may take to be chosen
+    FirstTries first_tries = FirstTries::in_a_row;
+    // Times that a way is gone when it is tried, where the first ones after a while tell little:
+    // what it works in must come into the caches first.
+    int at_a_time = 1;
+  };
+  explicit TwoWays(const Manner& manner) : manner_(manner) {}
+  TwoWays() : TwoWays(Manner()) {}
 
   // Where to go the next time: 0 or 1.
   std::size_t next();
@@ -27,15 +34,15 @@ class TwoWays {
   void took(std::size_t way, double time);
 
  private:
-  static constexpr int kFirstTries = 3;  // of either way
   static constexpr std::uint32_t kSoonest = 8;
   static constexpr std::uint32_t kLatest = 512;
 
-  std::size_t better() const { return means_[1] < worth_share_ * means_[0] ? 1 : 0; }
+  std::size_t better() const { return means_[1] < manner_.worth_share * means_[0] ? 1 : 0; }
+  int first_tries() const { return manner_.at_a_time == 1 ? 3 : manner_.at_a_time; }  // of a way
+  void tried(double time);
   void wait_again(bool turned);
 
-  double worth_share_;
-  FirstTries first_tries_;
+  Manner manner_;
   std::array<double, 2> means_{};  // of the latest times
   std::array<int, 2> tries_{};
   double settled_ = 0;            // mean of the better way when the other one was tried
@@ -43,6 +50,11 @@ class TwoWays {
   std::uint32_t pause_ = kSoonest;
   bool trying_ = false;
   std::size_t tried_ = 0;  // the way that is being tried
+  int tries_left_ = 0;     // of it, to go
+  int told_ = 0;           // of them, so far
+  int passed_over_ = 0;    // times after them that say nothing
+  double least_ = 0;       // of their times
+  double sum_ = 0;         // of those of the later half
 };
 
 }  // namespace tutti::runtime

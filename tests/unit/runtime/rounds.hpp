@@ -26,6 +26,7 @@ struct Calls {
   bool pulls = false;  // loads copies that it could store
   std::size_t frame_bytes = 4096;
   Attached* attached = nullptr;  // memory that is not shared is copied by the system
+  std::size_t streaming_bytes = ExecutorOptions().streaming_bytes;
 };
 
 class Rounds {
@@ -61,12 +62,14 @@ class Rounds {
       transports_.push_back(std::move(transport));
       executors_.push_back(std::make_unique<Executor>(
           *transports_.back(),
-          ExecutorOptions{.far_stores = {},
+          ExecutorOptions{.streaming_bytes = calls.streaming_bytes,
+                          .far_stores = {},
                           .pulls = agree ? std::nullopt : std::optional(calls.pulls)}));
       plans_.push_back({std::string(calls.algorithm),
                         {1, calls.frame_bytes, direct_},
                         share(programs[idx(r)]),
                         42});
+      plans_.back().all_meet = (*algorithm)->all_meet;
       if (calls.attached == nullptr || (*algorithm)->all_store)
         plans_.back().pulled = share(pulled[idx(r)]);
     }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <string>
@@ -47,7 +48,54 @@ TEST(TwoWays, AreTriedInARowOrByTurns) {
     return order;
   };
   EXPECT_EQ(tries(TwoWays()), "000111");
-  EXPECT_EQ(tries(TwoWays(1, TwoWays::FirstTries::by_turns)), "010101");
+  EXPECT_EQ(tries(TwoWays({.first_tries = TwoWays::FirstTries::by_turns})), "010101");
+}
+
+// A way that takes five times as long for the first times after the other one has been gone, and
+// then half of the other one's.
+TEST(TwoWays, MayBeGoneSeveralTimesBeforeTheyAreJudged) {
+  const auto second_of = [](TwoWays ways, std::size_t late) {
+    int cold = 4;
+    return [ways, late, cold](int goes) mutable {
+      std::deque<std::size_t> under_way;
+      int count = 0;
+      for (int i = 0; i < goes; ++i) {
+        const std::size_t way = ways.next();
+        under_way.push_back(way);
+        if (under_way.size() > late) {
+          const std::size_t told = under_way.front();
+          under_way.pop_front();
+          cold = told == 0 ? 4 : std::max(cold - 1, 0);
+          ways.took(told, told == 0 ? 10 : cold > 0 ? 50 : 5);
+        }
+        count += way == 1 ? 1 : 0;
+      }
+      return count;
+    };
+  };
+  for (const std::size_t late : {0U, 1U}) {
+    auto patient = second_of(TwoWays({.at_a_time = 8}), late);
+    patient(2000);
+    EXPECT_GE(patient(1000), 900) << late;
+    auto hasty = second_of(TwoWays(), late);
+    hasty(2000);
+    EXPECT_LE(hasty(1000), 200) << late;
+  }
+}
+
+// Nor is a try that was disturbed believed, or one of which some times are never told waited for.
+TEST(TwoWays, SeveralTimesAreJudgedTogether) {
+  TwoWays ways({.at_a_time = 4});
+  second(ways, {10, 11}, 8, 0);
+  int tries = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::size_t way = ways.next();
+    tries += static_cast<int>(way);
+    if (way == 0 || tries % 4 != 3) ways.took(way, way == 0 ? 10 : tries % 4 == 2 ? 500 : 11);
+  }
+  EXPECT_GE(tries, 16);
+  EXPECT_LE(tries, 160);
+  EXPECT_LE(second(ways, {10, 11}, 1000, 0), 100);
 }
 
 TEST(TwoWays, TurnWhenTimesDo) {
