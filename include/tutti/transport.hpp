@@ -132,11 +132,16 @@ class Endpoint {
   virtual bool send(std::uint32_t tag, std::span<const std::byte> head,
                     std::span<const std::byte> body);
 
-  // The oldest frame, if it has that tag and `place.size()` bytes: put there and released; where
-  // TransportTraits::moves_itself, without a copy on the way. Until it is whole, some of it may be
-  // there, nothing is written between calls, and only the same call goes on with it: meanwhile
-  // peek() finds nothing.
-  virtual Taken take(std::uint32_t tag, std::span<std::byte> place);
+  // As peek(), but the frame need not be whole: of what has come of it, `bytes` bytes at least are
+  // shown, or all if it is shorter. Where TransportTraits::moves_itself, no more is read for it, so
+  // that take() can put the rest where it belongs.
+  virtual bool peek_head(std::size_t bytes, Frame& frame);
+
+  // The oldest frame, if it has that tag and `head` and `place.size()` bytes: those behind `head`
+  // are put there, and it is released; where TransportTraits::moves_itself, without a copy on the
+  // way. Until it is whole, some of it may be there, nothing is written between calls, and only the
+  // same call goes on with it: meanwhile peek() finds nothing.
+  virtual Taken take(std::uint32_t tag, std::size_t head, std::span<std::byte> place);
 
   // As send(), but the frame ends with bytes of lent memory, which the transport reads where they
   // lie, until lent_read() counts the frame; meanwhile they must not change. False: there is no
@@ -224,11 +229,14 @@ inline bool Endpoint::send(std::uint32_t tag, std::span<const std::byte> head,
   return true;
 }
 
-inline Taken Endpoint::take(std::uint32_t tag, std::span<std::byte> place) {
+inline bool Endpoint::peek_head(std::size_t, Frame& frame) { return peek(frame); }
+
+inline Taken Endpoint::take(std::uint32_t tag, std::size_t head, std::span<std::byte> place) {
   Frame frame;
   if (!peek(frame)) return Taken::nothing;
-  if (frame.tag != tag || frame.payload.size() != place.size()) return Taken::other;
-  std::copy(frame.payload.begin(), frame.payload.end(), place.begin());
+  if (frame.tag != tag || frame.payload.size() != head + place.size()) return Taken::other;
+  const auto body = frame.payload.subspan(head);
+  std::copy(body.begin(), body.end(), place.begin());
   release();
   return Taken::frame;
 }

@@ -119,6 +119,7 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   TUTTI_TRY(prepare_scratch());
   if (attaches() && is_reduction(signature.collective)) TUTTI_TRY(prepare_pieces());
   TUTTI_TRY(connect());
+  find_long_beginnings();
   round_.clear();
   direct_round_.clear();
   direct_round_laid_ = false;
@@ -376,7 +377,9 @@ bool Executor::send_arrival(std::size_t peer) {
 bool Executor::take_arrival(std::size_t peer) {
   Endpoint& endpoint = *stream(0, peer).endpoint;
   Frame frame;
-  if (!endpoint.peek(frame)) return false;
+  const bool found = peers_[peer].begins_long ? endpoint.peek_head(kDirectArrivalBytes, frame)
+                                              : endpoint.peek(frame);
+  if (!found) return false;
   const auto tag = static_cast<FrameTag>(frame.tag);
   if (tag != FrameTag::arrival && tag != FrameTag::arrival_with_data) {
     fail(Status(
@@ -388,6 +391,7 @@ bool Executor::take_arrival(std::size_t peer) {
   if (!accept_arrival(peer, frame.payload)) return false;
   // A record that came with data stays at the head of the queue for the step that takes the data.
   if (tag == FrameTag::arrival) endpoint.release();
+  peers_[peer].record_leads = tag == FrameTag::arrival_with_data;
   return true;
 }
 

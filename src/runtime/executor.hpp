@@ -191,9 +191,11 @@ class Executor {
     Endpoint* endpoint = nullptr;  // of the first channel
     bool is_neighbour = false;     // it runs on our core
     bool sends = false;            // to us, in this program
+    bool begins_long = false;      // its first message is a long one, for memory of ours
     bool arrival_sent = false;
     bool arrival_due = false;         // expected, and not seen yet
     bool settled = false;             // the ways of all messages are decided
+    bool record_leads = false;        // it was seen, as the head of the first message
     collectives::Addressable mine;    // which of our buffers the peer can touch
     collectives::Addressable theirs;  // which of the peer's buffers we can touch
     // The same of the call that direct_round_ was laid out for.
@@ -203,7 +205,7 @@ class Executor {
     collectives::Addressable attached;  // of theirs: `memory` is an address in the peer's process
 
     void begin_call(bool direct) {
-      arrival_sent = false;
+      arrival_sent = record_leads = false;
       arrival_due = direct || sends;
       settled = !direct;
       if (!direct) return;
@@ -349,6 +351,8 @@ class Executor {
 
   // Of long messages (executor_long.cc).
   bool is_long(std::size_t bytes) const;
+  bool takes_long(const CallStep& step) const;
+  void find_long_beginnings();
   void look_for_long(Attempt& attempt);
   bool move_long(Attempt& attempt);
   bool take_long(Attempt& attempt);

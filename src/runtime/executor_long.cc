@@ -25,13 +25,34 @@ std::size_t staged_among(std::span<const CallOperand> operands) {
 
 bool Executor::is_long(std::size_t bytes) const { return moves_itself_ && bytes >= kLongBytes; }
 
+// If its message is a long one.
+bool Executor::takes_long(const CallStep& step) const {
+  const Operands destinations = program_->destinations(step);
+  return step.kind == StepKind::copy && step.pieces == 1 && destinations.size() == 1 &&
+         program_->sources(step)[0].is_message && !destinations[0].is_message;
+}
+
 void Executor::look_for_long(Attempt& attempt) {
   const CallStep& step = attempt.step;
-  if (!is_long(attempt.bytes) || step.kind != StepKind::copy || step.pieces != 1) return;
-  const Operands destinations = program_->destinations(step);
-  const bool from_memory = !program_->sources(step)[0].is_message;
-  attempt.sends_long = from_memory && staged_among(destinations) == 1;
-  attempt.takes_long = !from_memory && destinations.size() == 1 && !destinations[0].is_message;
+  if (!is_long(attempt.bytes)) return;
+  attempt.takes_long = takes_long(step);
+  attempt.sends_long = step.kind == StepKind::copy && step.pieces == 1 &&
+                       !program_->sources(step)[0].is_message &&
+                       staged_among(program_->destinations(step)) == 1;
+}
+
+// Whose first message of the call is one: the call's record, which is its head, is then looked at
+// before the rest is read.
+void Executor::find_long_beginnings() {
+  for (Peer& peer : peers_) peer.begins_long = false;
+  if (!moves_itself_ || call_.signature.direct || call_.blocks != nullptr) return;
+  for (const CallStep& step : program_->steps()) {
+    if (!takes_long(step)) continue;
+    const CallOperand& source = program_->sources(step)[0];
+    const std::int32_t chunk = program_->destinations(step)[0].chunk;
+    if (source.ordinal == 0 && is_long(geometry_.of(chunk, 0, 0).count * element_bytes_))
+      peers_[source.stream].begins_long = true;
+  }
 }
 
 // True when the step's message, if it is one of these, has been moved.
@@ -46,7 +67,11 @@ bool Executor::take_long(Attempt& attempt) {
   const CallOperand& destination = program_->destinations(attempt.step)[0];
   Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
   const std::span<std::byte> place(memory_of(attempt, destination), attempt.bytes);
-  const Taken taken = endpoint.take(static_cast<std::uint32_t>(FrameTag::data), place);
+  const bool is_first = attempt.channel == 0 && attempt.slice == 0 && source.ordinal == 0;
+  const bool with_record = is_first && peers_[source.stream].record_leads;
+  const FrameTag tag = with_record ? FrameTag::arrival_with_data : FrameTag::data;
+  const Taken taken =
+      endpoint.take(static_cast<std::uint32_t>(tag), with_record ? kArrivalBytes : 0, place);
   if (taken != Taken::other) return taken == Taken::frame;
   attempt.takes_long = false;
   return sources_ready(attempt) && destinations_ready(attempt);

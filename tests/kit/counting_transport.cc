@@ -76,9 +76,13 @@ class CountingEndpoint final : public ForwardingEndpoint {
     count(peer_.received, head_.tag, bytes);
   }
 
-  Taken take(std::uint32_t tag, std::span<std::byte> place) override {
-    const Taken taken = inner().take(tag, place);
-    if (taken == Taken::frame) count(peer_.received, tag, place.size());
+  bool peek_head(std::size_t bytes, Frame& frame) override {
+    return inner().peek_head(bytes, frame);
+  }
+
+  Taken take(std::uint32_t tag, std::size_t head, std::span<std::byte> place) override {
+    const Taken taken = inner().take(tag, head, place);
+    if (taken == Taken::frame) count(peer_.received, tag, head + place.size());
     return taken;
   }
 

@@ -115,10 +115,20 @@ bool TcpEndpoint::peek(Frame& frame) {
   return false;
 }
 
-Taken TcpEndpoint::take(std::uint32_t tag, std::span<std::byte> place) {
+bool TcpEndpoint::peek_head(std::size_t bytes, Frame& frame) {
+  if (!status_.ok()) return false;
+  const bool look = frames_in_.may_take_glance() && mesh_.take_glance();
+  const bool found = frames_in_.peek_head(bytes, frame, look);
+  if (frames_in_.stranded()) share_connection();
+  if (frames_in_.corrupt()) [[unlikely]]
+    judge();
+  return found;
+}
+
+Taken TcpEndpoint::take(std::uint32_t tag, std::size_t head, std::span<std::byte> place) {
   if (!status_.ok()) return Taken::nothing;
   const bool look = frames_in_.may_take_glance() && mesh_.take_glance();
-  const Taken taken = frames_in_.take(tag, place, look);
+  const Taken taken = frames_in_.take(tag, head, place, look);
   if (frames_in_.stranded()) share_connection();
   return taken;
 }

@@ -29,7 +29,8 @@ class TcpEndpoint final : public Endpoint {
             std::span<const std::byte> body) override;
   bool peek(Frame& frame) override;
   void release() override;
-  Taken take(std::uint32_t tag, std::span<std::byte> place) override;
+  bool peek_head(std::size_t bytes, Frame& frame) override;
+  Taken take(std::uint32_t tag, std::size_t head, std::span<std::byte> place) override;
   void signal(Signal which, std::uint64_t value) override;
   std::uint64_t signalled(Signal which) override { return signals_in_.value(which); }
   MemoryReference export_memory(const void*, std::size_t) override { return {}; }

@@ -158,7 +158,8 @@ class FrameReceiver {
   bool peek(Frame& frame);
   void release();
   // As Endpoint, but nothing is read unless `look`.
-  Taken take(std::uint32_t tag, std::span<std::byte> place, bool look);
+  bool peek_head(std::size_t bytes, Frame& frame, bool look);
+  Taken take(std::uint32_t tag, std::size_t head, std::span<std::byte> place, bool look);
 
   // The last words to the sender: kGoodbyeAlone, kGoodbyeInPair or failed_words().
   // False while they do not fit.
@@ -173,7 +174,8 @@ class FrameReceiver {
 
  private:
   bool front_is_whole() const;
-  Taken begin_to_take(std::uint32_t tag, std::span<std::byte> place);
+  Taken begin_to_take(std::uint32_t tag, std::size_t head, std::span<std::byte> place);
+  bool receive_until(std::size_t stored);
   bool land_some();
   bool receive_up_to(std::size_t bytes);
   bool is_move(const FrameHeader& header) const;
@@ -195,7 +197,7 @@ class FrameReceiver {
   bool moved_ = false;
   // Where the rest of the frame goes that take() has begun with, and what stands behind it.
   bool taking_ = false;
-  bool expects_long_ = false;  // take() waits for a frame: who reads ahead would spoil it
+  bool expects_long_ = false;  // take() goes on with a frame: who reads ahead would spoil it
   std::span<std::byte> landing_;
   std::size_t padding_ = 0;
   bool ready_ = false;

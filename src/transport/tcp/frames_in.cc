@@ -137,10 +137,39 @@ void FrameReceiver::release() {
 
 // ---- Long frames, without the ring ----
 
-Taken FrameReceiver::take(std::uint32_t tag, std::span<std::byte> place, bool look) {
+// Whether so many bytes are stored; reads what lacks of them, and no more.
+bool FrameReceiver::receive_until(std::size_t stored) {
+  while (ring_.stored() < stored) {
+    if (!ready_ || end_ != End::none || stranded()) return false;
+    ring_.rewind();
+    if (!receive_up_to(stored - ring_.stored())) return false;
+  }
+  return true;
+}
+
+bool FrameReceiver::peek_head(std::size_t bytes, Frame& frame, bool look) {
+  if (look) ready_ = true;
+  if (taking_) return false;
+  expects_long_ = true;
+  if (!receive_until(kHeaderBytes)) return false;
+  const FrameHeader header = read_header(ring_.front());
+  if (header.bytes <= bytes || header.bytes > frame_bytes_max_) {
+    receive_until(header.bytes <= bytes ? frame_span(header.bytes) : 0);
+    return peek(frame);
+  }
+  if (!receive_until(kHeaderBytes + bytes)) return false;
+  expects_long_ = ring_.stored() < frame_span(header.bytes);
+  frame.tag = header.tag;
+  frame.payload = {ring_.front() + kHeaderBytes,
+                   std::min<std::size_t>(ring_.stored() - kHeaderBytes, header.bytes)};
+  return true;
+}
+
+Taken FrameReceiver::take(std::uint32_t tag, std::size_t head, std::span<std::byte> place,
+                          bool look) {
   if (look) ready_ = true;
   if (!taking_) {
-    const Taken begun = begin_to_take(tag, place);
+    const Taken begun = begin_to_take(tag, head, place);
     if (begun != Taken::frame) return begun;
   }
   while (!landed())
@@ -151,23 +180,21 @@ Taken FrameReceiver::take(std::uint32_t tag, std::span<std::byte> place, bool lo
 }
 
 // Only a header is read before it is known what comes behind it.
-Taken FrameReceiver::begin_to_take(std::uint32_t tag, std::span<std::byte> place) {
-  while (ring_.stored() < kHeaderBytes) {
-    expects_long_ = true;
-    if (!ready_ || end_ != End::none || stranded()) return Taken::nothing;
-    ring_.rewind();
-    if (!receive_up_to(kHeaderBytes - ring_.stored())) return Taken::nothing;
-  }
+Taken FrameReceiver::begin_to_take(std::uint32_t tag, std::size_t head,
+                                   std::span<std::byte> place) {
+  expects_long_ = true;
+  if (!receive_until(kHeaderBytes)) return Taken::nothing;
   const FrameHeader header = read_header(ring_.front());
-  const bool wanted = header.bytes == place.size() && header.tag == tag;
+  const bool wanted = header.bytes == head + place.size() && header.tag == tag;
   expects_long_ = wanted && ring_.stored() < frame_span(header.bytes);
   if (!expects_long_) return Taken::other;
-  ring_.read(kHeaderBytes);
+  if (!receive_until(kHeaderBytes + head)) return Taken::nothing;
+  ring_.read(kHeaderBytes + head);
   const std::size_t here = std::min(ring_.stored(), place.size());
   std::copy_n(ring_.front(), here, place.begin());
   ring_.read(here);
   landing_ = place.subspan(here);
-  padding_ = padded(place.size()) - place.size();
+  padding_ = padded(header.bytes) - header.bytes;
   taking_ = true;
   return Taken::frame;
 }

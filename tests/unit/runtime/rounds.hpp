@@ -14,6 +14,7 @@
 
 #include "runtime/executor.hpp"
 #include "transport/memory/transport.hpp"
+#include "unit/runtime/moving_transport.hpp"
 #include "unit/runtime/private_transport.hpp"
 #include "unit/runtime/world.hpp"
 
@@ -27,6 +28,7 @@ struct Calls {
   std::size_t frame_bytes = 4096;
   Attached* attached = nullptr;  // memory that is not shared is copied by the system
   std::size_t streaming_bytes = ExecutorOptions().streaming_bytes;
+  Moved* moved = nullptr;  // the transport moves long messages itself
 };
 
 class Rounds {
@@ -59,6 +61,8 @@ class Rounds {
       if (shares)
         transport =
             std::make_unique<PrivateTransport>(std::move(transport), shares, calls.attached);
+      if (calls.moved != nullptr)
+        transport = std::make_unique<MovingTransport>(std::move(transport), *calls.moved);
       transports_.push_back(std::move(transport));
       executors_.push_back(std::make_unique<Executor>(
           *transports_.back(),

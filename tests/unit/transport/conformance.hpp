@@ -108,6 +108,16 @@ inline bool holds(std::span<const std::byte> payload, std::uint64_t stream, std:
   return true;
 }
 
+// The head of frame `number`, as long as `place`, copied there; false while it has not come.
+inline bool copies_head(Endpoint& endpoint, std::uint64_t number, std::span<std::byte> place) {
+  Frame frame;
+  if (place.empty()) return true;
+  if (!endpoint.peek_head(place.size(), frame)) return false;
+  EXPECT_TRUE(frame.tag == number && frame.payload.size() >= place.size()) << number;
+  std::copy_n(frame.payload.begin(), place.size(), place.begin());
+  return true;
+}
+
 // The fixture: a world, and the ways in which tests drive it.
 class TransportConformance : public testing::TestWithParam<TransportCase> {
  protected:

@@ -55,9 +55,9 @@ struct Wire {
     theirs.close();
     receiver.on_events(EPOLLIN | EPOLLRDHUP);
   }
-  Taken take(std::uint32_t tag, std::size_t bytes) {
+  Taken take(std::uint32_t tag, std::size_t bytes, std::size_t head = 0) {
     if (place.size() != bytes) place.assign(bytes, kUntouched);
-    return receiver.take(tag, place, false);
+    return receiver.take(tag, head, place, false);
   }
   bool holds(std::uint64_t number) const {
     return std::string(reinterpret_cast<const char*>(place.data()), place.size()) ==
@@ -121,6 +121,57 @@ TEST(TcpFlow, FramesAreTakenByteByByte) {
     ASSERT_EQ(wire.take(number, bytes), Taken::frame) << number;
     ASSERT_TRUE(wire.holds(number)) << number;
   }
+}
+
+// Its head is seen first, wherever the stream is cut, and not put where the rest goes.
+TEST(TcpFlow, AFrameIsTakenBehindItsHead) {
+  constexpr std::size_t kHead = 40;
+  for (const std::size_t bytes : {41U, 64U, 103U}) {
+    const std::size_t whole = frame(1, bytes).size();
+    const std::string all = frame(1, bytes) + frame(2, 9);
+    const std::string payload = payload_of(1, bytes);
+    for (std::size_t cut = 0; cut <= all.size(); ++cut) {
+      Wire wire;
+      Frame shown;
+      wire.say(all.substr(0, cut));
+      const bool early = wire.receiver.peek_head(kHead, shown, false);
+      ASSERT_EQ(early, cut >= kHeaderBytes + kHead) << cut;
+      if (early) {
+        ASSERT_EQ(shown.tag, 1U);
+        ASSERT_EQ(std::memcmp(shown.payload.data(), payload.data(), kHead), 0) << cut;
+      }
+      ASSERT_FALSE(wire.receiver.wants_to_receive()) << "who reads ahead spoils it";
+      const Taken first = wire.take(1, bytes - kHead, kHead);
+      ASSERT_EQ(first == Taken::frame, cut >= whole) << cut;
+      wire.say(all.substr(cut));
+      const Taken then = first == Taken::frame ? first : wire.take(1, bytes - kHead, kHead);
+      ASSERT_EQ(then, Taken::frame) << cut;
+      ASSERT_EQ(std::memcmp(wire.place.data(), payload.data() + kHead, bytes - kHead), 0) << cut;
+      while (wire.receiver.wants_to_receive()) wire.receiver.receive();
+      ASSERT_TRUE(wire.receiver.peek(shown)) << cut;
+      ASSERT_EQ(shown.tag, 2U);
+    }
+  }
+}
+
+// What is no longer than what is asked for is shown whole.
+TEST(TcpFlow, TheHeadOfAShortFrameIsAllOfIt) {
+  for (const std::size_t bytes : {0U, 9U, 40U}) {
+    Wire wire;
+    wire.say(frame(1, bytes) + frame(2, 50));
+    Frame shown;
+    ASSERT_TRUE(wire.receiver.peek_head(40, shown, false));
+    EXPECT_EQ(shown.payload.size(), bytes);
+    wire.receiver.release();
+    ASSERT_TRUE(wire.receiver.peek_head(40, shown, false));
+    EXPECT_EQ(shown.tag, 2U);
+    EXPECT_EQ(wire.take(2, 10, 40), Taken::frame);
+  }
+  Wire wire;
+  wire.say(header_of(kGoodbyeBytes, kGoodbyeAlone));
+  Frame shown;
+  EXPECT_FALSE(wire.receiver.peek_head(40, shown, false));
+  EXPECT_EQ(wire.receiver.end(), End::goodbye);
 }
 
 TEST(TcpFlow, AFrameThatWasNotAskedForIsShown) {
