@@ -365,18 +365,32 @@ def check_headers(tree, compiler="g++", cache=None):
 
 
 def compile_alone(tree, path, compiler, cache):
-    depends = cache and pathlib.Path(cache) / (path.replace("/", "__") + ".d")
-    if depends and up_to_date(tree, depends):
-        return path, ""
     language = ["-x", "c", "-std=c99"] if path.endswith(".h") else ["-x", "c++", "-std=c++20"]
-    record = ["-MMD", "-MT", "header", "-MF", str(depends) + ".new"] if depends else []
+    options = [*language, "-Wall", "-Wextra", "-Iinclude", "-Isrc", "-I.", "-Itests"]
+    text = f'#include "{path}"\n'
+    if not cache:
+        done = subprocess.run([compiler, *options, "-fsyntax-only", "-"], input=text, cwd=tree.root,
+                              capture_output=True, text=True)
+        return path, complaint_of(done)
+    place = pathlib.Path(cache).resolve() / path.replace("/", "__")
+    depends, source, made = (f"{place}{end}" for end in (".d", ".including", ".o"))
+    if up_to_date(tree, pathlib.Path(depends)):
+        return path, ""
+    pathlib.Path(source).write_text(text)
+    # What another clone has compiled, ccache knows, but only of what makes an object.
+    launcher = ["ccache"] if shutil.which("ccache") else []
     done = subprocess.run(
-        [compiler, *language, "-Wall", "-Wextra", "-fsyntax-only", "-Iinclude", "-Isrc", "-I.",
-         "-Itests", *record, "-"], input=f'#include "{path}"\n', cwd=tree.root,
-        capture_output=True, text=True)
-    if done.returncode == 0 and depends:
-        os.replace(str(depends) + ".new", depends)
-    return path, "" if done.returncode == 0 else "\n".join(done.stderr.splitlines()[:8])
+        [*launcher, compiler, *options, "-MMD", "-MT", "header", "-MF", f"{depends}.new", "-c",
+         "-o", made, os.path.relpath(source, tree.root)], cwd=tree.root, capture_output=True,
+        text=True)
+    if done.returncode == 0:
+        os.replace(f"{depends}.new", depends)
+        os.remove(made)
+    return path, complaint_of(done)
+
+
+def complaint_of(done):
+    return "" if done.returncode == 0 else "\n".join(done.stderr.splitlines()[:8])
 
 
 def up_to_date(tree, depends):
