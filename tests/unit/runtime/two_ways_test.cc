@@ -51,35 +51,53 @@ TEST(TwoWays, AreTriedInARowOrByTurns) {
   EXPECT_EQ(tries(TwoWays({.first_tries = TwoWays::FirstTries::by_turns})), "010101");
 }
 
-// A way that takes five times as long for the first times after the other one has been gone, and
-// then half of the other one's.
+// Of which the second one takes five times as long for the first times after the other one has been
+// gone, and then `warm`, where the first one takes 10.
+class ColdSecondWay {
+ public:
+  ColdSecondWay(const TwoWays::Manner& manner, std::size_t late) : ways_(manner), late_(late) {}
+
+  // How many of so many goes took it.
+  int second(int goes, double warm) {
+    int count = 0;
+    for (int i = 0; i < goes; ++i) {
+      under_way_.push_back(ways_.next());
+      count += static_cast<int>(under_way_.back());
+      if (under_way_.size() <= late_) continue;
+      const std::size_t told = under_way_.front();
+      under_way_.pop_front();
+      cold_ = told == 0 ? 4 : std::max(cold_ - 1, 0);
+      ways_.took(told, told == 0 ? 10 : cold_ > 0 ? 50 : warm);
+    }
+    return count;
+  }
+
+ private:
+  TwoWays ways_;
+  std::size_t late_;
+  std::deque<std::size_t> under_way_;
+  int cold_ = 4;
+};
+
 TEST(TwoWays, MayBeGoneSeveralTimesBeforeTheyAreJudged) {
-  const auto second_of = [](TwoWays ways, std::size_t late) {
-    int cold = 4;
-    return [ways, late, cold](int goes) mutable {
-      std::deque<std::size_t> under_way;
-      int count = 0;
-      for (int i = 0; i < goes; ++i) {
-        const std::size_t way = ways.next();
-        under_way.push_back(way);
-        if (under_way.size() > late) {
-          const std::size_t told = under_way.front();
-          under_way.pop_front();
-          cold = told == 0 ? 4 : std::max(cold - 1, 0);
-          ways.took(told, told == 0 ? 10 : cold > 0 ? 50 : 5);
-        }
-        count += way == 1 ? 1 : 0;
-      }
-      return count;
-    };
-  };
   for (const std::size_t late : {0U, 1U}) {
-    auto patient = second_of(TwoWays({.at_a_time = 8}), late);
-    patient(2000);
-    EXPECT_GE(patient(1000), 900) << late;
-    auto hasty = second_of(TwoWays(), late);
-    hasty(2000);
-    EXPECT_LE(hasty(1000), 200) << late;
+    ColdSecondWay patient({.at_a_time = 8}, late);
+    patient.second(200, 20);
+    EXPECT_LE(patient.second(1000, 20), 200) << late;
+    patient.second(10'000, 5);  // it is the quicker one now, once it is gone again and again
+    EXPECT_GE(patient.second(1000, 5), 900) << late;
+    ColdSecondWay hasty({}, late);
+    hasty.second(10'000, 5);
+    EXPECT_LE(hasty.second(1000, 5), 200) << late;
+  }
+}
+
+// The more times at a time, the longer between them: the share of tries is the same.
+TEST(TwoWays, TriesAreAsRareHoweverLongTheyAre) {
+  for (const int times : {1, 8}) {
+    TwoWays ways({.at_a_time = times});
+    second(ways, {10, 11}, 60'000, 0);
+    EXPECT_LE(second(ways, {10, 11}, 40'000, 0), 100) << times;
   }
 }
 
