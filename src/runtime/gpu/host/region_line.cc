@@ -18,6 +18,9 @@ static_assert(std::has_unique_object_representations_v<RegionNews>, "there are n
 
 namespace {
 
+// Messages to a peer that does not listen, which are more than ranks ever owe each other.
+constexpr std::size_t kUnsentMax = 1 << 14;
+
 // Of a message that has come.
 std::vector<base::Descriptor> take_descriptors(msghdr& header) {
   std::vector<base::Descriptor> taken;
@@ -70,6 +73,7 @@ std::size_t RegionLine::unsent_descriptors() const {
 
 void RegionLine::say(const RegionNews& news, base::Descriptor descriptor) {
   if (lost_) return;
+  if (unsent_.size() >= kUnsentMax) return lose();
   unsent_.push_back({news, std::move(descriptor), 0});
   flush();
 }
