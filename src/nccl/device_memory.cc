@@ -96,8 +96,8 @@ Result<DeviceMemory> DeviceMemory::make(const cuda::Driver& driver, int ordinal,
   }
   static std::atomic_flag told;
   if (!told.test_and_set())
-    log().info(fmt::format("ncclMemAlloc gives memory of cuMemAlloc: {}",
-                           range.status().message()));
+    log().info(
+        fmt::format("ncclMemAlloc gives memory of cuMemAlloc: {}", range.status().message()));
   const auto memory = driver.allocate(bytes);
   TUTTI_TRY(memory);
   made.data_ = *memory;

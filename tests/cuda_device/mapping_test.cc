@@ -1,6 +1,6 @@
-// Memory of cuMemCreate over the stand-in for CUDA: what a device shares of it with other processes,
-// what it takes of theirs, and who reaches it in this one. And the stand-in itself: that it is as
-// strict as tests count on.
+// Memory of cuMemCreate over the stand-in for CUDA: what a device shares of it with other
+// processes, what it takes of theirs, and who reaches it in this one. And the stand-in itself: that
+// it is as strict as tests count on.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -211,8 +211,7 @@ TEST_F(CudaMapping, ADeviceWithoutItSaysSo) {
 // While the program captures, what is mapped for peers disturbs nothing.
 TEST_F(CudaMapping, DisturbsNoCapture) {
   const auto range = range_of({{kPart, 1}});
-  const auto scope =
-      cuda::ContextScope::enter(driver(), tutti::testing::context_of(driver(), 0));
+  const auto scope = cuda::ContextScope::enter(driver(), tutti::testing::context_of(driver(), 0));
   const auto stream = cuda::OwnStream::make(driver());
   const tutti::testing::Graph graph(stream->get(), [&] {
     const auto shared = device().share_memory(range.begin(), kPart);

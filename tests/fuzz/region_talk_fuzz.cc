@@ -81,8 +81,8 @@ RegionNews news_from(Decisions& decisions) {
   news.region = kRegionCount + below(3);
   news.generation = below(3);
   news.kind = static_cast<PartKind>(below(4));
-  constexpr std::uint64_t kBytes[] = {0,         1,         kPage, 2 * kPage,
-                                      3 * kPage, kRegionBytesMax + 1, ~std::uint64_t{0}};
+  constexpr std::uint64_t kBytes[] = {
+      0, 1, kPage, 2 * kPage, 3 * kPage, kRegionBytesMax + 1, ~std::uint64_t{0}};
   news.bytes = kBytes[below(std::size(kBytes))];
   switch (below(16)) {
     case 0:
@@ -140,8 +140,8 @@ std::vector<std::string> seeds() {
   Script asked = said(Script(), RegionWord::want, 0, none, 0, false);
   asked = said(asked, RegionWord::want, 1, none, 0, false);
   asked = said(asked, RegionWord::opened, 0, none, 0, false);
-  const Script cut = said(said(Script(), RegionWord::open, 3, none, kTwo, false),
-                          RegionWord::part, 0, file, kOne, true);
+  const Script cut = said(said(Script(), RegionWord::open, 3, none, kTwo, false), RegionWord::part,
+                          0, file, kOne, true);
   return {std::string(given), std::string(closed), std::string(asked), std::string(cut)};
 }
 

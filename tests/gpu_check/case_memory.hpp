@@ -1,5 +1,5 @@
-// case_memory.hpp: memory of a GPU for one case of the checks between processes: as cudaMalloc gives
-// it, or made by cuMemCreate and mapped in two parts, as allocators do that grow.
+// case_memory.hpp: memory of a GPU for one case of the checks between processes: as cudaMalloc
+// gives it, or made by cuMemCreate and mapped in two parts, as allocators do that grow.
 #pragma once
 
 #include <cstddef>

@@ -179,9 +179,9 @@ class MemberWork {
 
   Status check_parts(GpuWorld& world, const Order& order) {
     const auto piece = CaseMemory::make(*device_, 1, true);
-    const Status mine =
-        piece.ok() ? in_registered(world, order, piece->data(), 1, [] { return Status(); })
-                   : piece.status();
+    const Status mine = piece.ok()
+                            ? in_registered(world, order, piece->data(), 1, [] { return Status(); })
+                            : piece.status();
     const auto all = exchange(mine.message(), order.ranks);
     TUTTI_TRY(all);
     for (int rank = 0; rank < order.ranks; ++rank)
@@ -333,8 +333,7 @@ class MemberWork {
         {shape, what.type, what.op, what.count, what.in_place, what.seed, what.scaled});
     const CallData::Seat& seat = data.seat(order.rank);
     std::vector<std::byte> image = seat.image;
-    const auto memory =
-        CaseMemory::make(*device_, image.size(), order.manner == Manner::mapped);
+    const auto memory = CaseMemory::make(*device_, image.size(), order.manner == Manner::mapped);
     TUTTI_TRY(memory);
     std::byte* const at = memory->data();
     runtime::gpu::GpuCall call;

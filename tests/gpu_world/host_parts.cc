@@ -42,7 +42,8 @@ std::byte* reserved(std::size_t bytes) {
 }
 
 bool map_at(std::byte* where, std::size_t bytes, int file) {
-  return ::mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  return ::mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
+         MAP_FAILED;
 }
 
 base::Descriptor duplicate(int number) {

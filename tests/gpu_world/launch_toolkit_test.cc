@@ -126,16 +126,16 @@ static_assert(kSame<decltype(M::cuMemMap), decltype(&cuMemMap)>);
 static_assert(kSame<decltype(M::cuMemUnmap), decltype(&cuMemUnmap)>);
 static_assert(kSame<decltype(M::cuMemSetAccess), decltype(&cuMemSetAccess)>);
 static_assert(kSame<decltype(M::cuMemGetAccess), decltype(&cuMemGetAccess)>);
-static_assert(kSame<decltype(M::cuMemExportToShareableHandle),
-                    decltype(&cuMemExportToShareableHandle)>);
-static_assert(kSame<decltype(M::cuMemImportFromShareableHandle),
-                    decltype(&cuMemImportFromShareableHandle)>);
-static_assert(kSame<decltype(M::cuMemGetAllocationGranularity),
-                    decltype(&cuMemGetAllocationGranularity)>);
+static_assert(
+    kSame<decltype(M::cuMemExportToShareableHandle), decltype(&cuMemExportToShareableHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemImportFromShareableHandle), decltype(&cuMemImportFromShareableHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemGetAllocationGranularity), decltype(&cuMemGetAllocationGranularity)>);
 static_assert(kSame<decltype(M::cuMemGetAllocationPropertiesFromHandle),
                     decltype(&cuMemGetAllocationPropertiesFromHandle)>);
-static_assert(kSame<decltype(M::cuMemRetainAllocationHandle),
-                    decltype(&cuMemRetainAllocationHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemRetainAllocationHandle), decltype(&cuMemRetainAllocationHandle)>);
 
 static_assert(cuda::kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
 static_assert(cuda::kDeviceMapsMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);

@@ -102,8 +102,8 @@ TEST(GpuRegionParts, MayBeLetGoBeforeTheyHaveCome) {
     ASSERT_TRUE(other.ok());
     for (int i = 0; i < time; ++i) std::this_thread::yield();
     ASSERT_TRUE(parties[0]->regions->remove(*made, well).ok());
-    EXPECT_TRUE(comes_true(
-        [&] { return parties[0]->regions->is_open(memory + 10 * kPage, kPage); }));
+    EXPECT_TRUE(
+        comes_true([&] { return parties[0]->regions->is_open(memory + 10 * kPage, kPage); }));
     ASSERT_TRUE(parties[0]->regions->remove(*other, well).ok());
     EXPECT_EQ(parties[1]->device.imports() + parties[2]->device.imports(), 0);
   }

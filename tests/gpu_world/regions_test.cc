@@ -193,7 +193,8 @@ TEST_P(GpuRegions, ThereMayBeMany) {
   std::vector<Member> members = joined({"a", "b"});
   {
     std::vector<Pieces> all;
-    for (int i = 0; i < 60; ++i) register_all(all.emplace_back(pieces_of(members, 32 * 1024, GetParam())));
+    for (int i = 0; i < 60; ++i)
+      register_all(all.emplace_back(pieces_of(members, 32 * 1024, GetParam())));
     const RegisteredCase what;
     for (std::size_t i = 0; i < all.size(); i += 7) expect_call_in(members, all[i], what);
     EXPECT_EQ(queued(members), 0U);

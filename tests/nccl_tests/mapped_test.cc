@@ -158,12 +158,11 @@ TEST(NcclMapped, BuffersAcrossPartsAreMapped) {
 
 TEST(NcclMapped, AFabricsHandlesDo) {
   for (const int types : {cuda::kByFabric, cuda::kByFabric | cuda::kByDescriptor})
-    EXPECT_EQ(run_ranks(2,
-                        [=](Member& member, Shared& shared) {
-                          expect_spanning_sums(member, shared, types);
-                        },
-                        {{"CUDA_STAND_IN_FABRIC", "1"}}),
-              zeros(2))
+    EXPECT_EQ(
+        run_ranks(
+            2, [=](Member& member, Shared& shared) { expect_spanning_sums(member, shared, types); },
+            {{"CUDA_STAND_IN_FABRIC", "1"}}),
+        zeros(2))
         << types;
 }
 
@@ -349,8 +348,9 @@ TEST(NcclMapped, WhatHasNoHandleTypeStaysWithSlots) {
 TEST(NcclMapped, WhatCannotBeExportedStaysWithSlots) {
   const std::string told = told_of(cuda::kByDescriptor, cuda::kNotSupported);
   if (told.empty()) GTEST_SKIP() << "there are no kernels";
-  EXPECT_GE(times_in(told, "registered memory goes through slots: rank 0: "
-                           "cuMemExportToShareableHandle: CUDA_ERROR_NOT_SUPPORTED"),
+  EXPECT_GE(times_in(told,
+                     "registered memory goes through slots: rank 0: "
+                     "cuMemExportToShareableHandle: CUDA_ERROR_NOT_SUPPORTED"),
             1)
       << told;
 }

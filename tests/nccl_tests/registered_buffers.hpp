@@ -86,6 +86,8 @@ inline void wait_for_mappings(std::size_t before, std::size_t peers) {
   wait_until([&] { return device_memory() == before + peers; });
 }
 
-inline std::size_t peers_of(const Member& member) { return static_cast<std::size_t>(member.size()) - 1; }
+inline std::size_t peers_of(const Member& member) {
+  return static_cast<std::size_t>(member.size()) - 1;
+}
 
 }  // namespace tutti::testing

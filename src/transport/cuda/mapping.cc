@@ -74,9 +74,8 @@ Result<OwnObject> OwnObject::mapped_at(const MappingDriver& driver, const void* 
 
 Result<OwnObject> OwnObject::import(const MappingDriver& driver, void* key, int type) {
   OwnObject made;
-  TUTTI_TRY(
-      driver.check(driver.functions->cuMemImportFromShareableHandle(&made.object_, key, type),
-                   "cuMemImportFromShareableHandle"));
+  TUTTI_TRY(driver.check(driver.functions->cuMemImportFromShareableHandle(&made.object_, key, type),
+                         "cuMemImportFromShareableHandle"));
   made.driver_ = driver;
   return made;
 }
@@ -87,9 +86,9 @@ OwnObject::~OwnObject() {
 
 Result<ObjectProperties> OwnObject::properties() const {
   ObjectProperties found;
-  TUTTI_TRY(driver_.check(
-      driver_.functions->cuMemGetAllocationPropertiesFromHandle(&found, object_),
-      "cuMemGetAllocationPropertiesFromHandle"));
+  TUTTI_TRY(
+      driver_.check(driver_.functions->cuMemGetAllocationPropertiesFromHandle(&found, object_),
+                    "cuMemGetAllocationPropertiesFromHandle"));
   return found;
 }
 
@@ -131,8 +130,8 @@ Status MappedRange::append(const OwnObject& object, std::size_t bytes) {
   if (bytes == 0 || bytes > bytes_ - used_)
     return Status(StatusCode::invalid_argument,
                   fmt::format("{} bytes do not fit behind {} of {}", bytes, used_, bytes_));
-  TUTTI_TRY(driver_.check(
-      driver_.functions->cuMemMap(begin_ + used_, bytes, 0, object.get(), 0), "cuMemMap"));
+  TUTTI_TRY(driver_.check(driver_.functions->cuMemMap(begin_ + used_, bytes, 0, object.get(), 0),
+                          "cuMemMap"));
   mapped_.push_back(bytes);
   used_ += bytes;
   return Status();

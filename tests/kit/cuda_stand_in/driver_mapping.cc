@@ -96,8 +96,8 @@ Code cuMemCreate(MemoryObject* object, std::size_t bytes, const ObjectProperties
   if (const Code code = refused_to_change(__func__); code != kSuccess) return code;
   if (!is_whole(bytes) || flags != 0) return kInvalidValue;
   if (const Code code = check_properties(*properties); code != kSuccess) return code;
-  *object = Memory::instance().create_object(properties->location.id, bytes,
-                                             properties->handle_types);
+  *object =
+      Memory::instance().create_object(properties->location.id, bytes, properties->handle_types);
   return *object != 0 ? kSuccess : kOutOfMemory;
 }
 
@@ -181,13 +181,14 @@ Code cuMemExportToShareableHandle(void* key, MemoryObject object, int type,
 Code cuMemImportFromShareableHandle(MemoryObject* object, void* key, int type) {
   if (const Code code = refused_to_change(__func__); code != kSuccess) return code;
   if (type == kByDescriptor) {
-    *object = Memory::instance().import_object(
-        static_cast<int>(reinterpret_cast<std::intptr_t>(key)));
+    *object =
+        Memory::instance().import_object(static_cast<int>(reinterpret_cast<std::intptr_t>(key)));
     return *object != 0 ? kSuccess : kInvalidValue;
   }
   FabricName name;
   std::memcpy(static_cast<void*>(&name), key, sizeof name);
-  if (type != kByFabric || std::memcmp(name.tag, FabricName().tag, sizeof name.tag) != 0) return kInvalidValue;
+  if (type != kByFabric || std::memcmp(name.tag, FabricName().tag, sizeof name.tag) != 0)
+    return kInvalidValue;
   if (!has_fabric(0)) return kNotPermitted;
   const std::string path =
       "/proc/" + std::to_string(name.process) + "/fd/" + std::to_string(name.file);

@@ -168,8 +168,7 @@ std::string CopyMeeting::why_unreachable(Rank rank) const {
        {std::pair(call.input, Buffer::input),
         std::pair(static_cast<const void*>(call.output), Buffer::output)}) {
     const auto blocks = static_cast<std::size_t>(std::max(1, block_count(shape, buffer)));
-    if (memory != nullptr &&
-        !device.is_reachable(memory, blocks * call.count * size_of(call.type)))
+    if (memory != nullptr && !device.is_reachable(memory, blocks * call.count * size_of(call.type)))
       return fmt::format("rank {}'s memory cannot be reached by other devices", rank);
   }
   return {};

@@ -225,10 +225,10 @@ bool are_parts_open_to(const cuda::MappingDriver& driver, const std::byte* memor
     for (const int ordinal : ordinals) {
       const cuda::MemoryLocation location{cuda::kLocationDevice, ordinal};
       unsigned long long flags = 0;
-      TUTTI_TRY(driver.check(
-          driver.functions->cuMemGetAccess(&flags, &location,
-                                           reinterpret_cast<cuda::DevicePointer>(mapping.begin)),
-          "cuMemGetAccess"));
+      TUTTI_TRY(
+          driver.check(driver.functions->cuMemGetAccess(
+                           &flags, &location, reinterpret_cast<cuda::DevicePointer>(mapping.begin)),
+                       "cuMemGetAccess"));
       if (flags != cuda::kAccessBoth) return refused("it is closed to a device");
     }
     return Status();

@@ -62,9 +62,8 @@ bool CudaSharing::is_reachable(const void* memory, std::size_t bytes) const {
 Result<Allocation> CudaSharing::allocation_of(const void* memory) const {
   cuda::DevicePointer begin = 0;
   Allocation found;
-  TUTTI_TRY(
-      driver_.check(launch_.cuMemGetAddressRange_v2(&begin, &found.bytes, as_pointer(memory)),
-                    "cuMemGetAddressRange"));
+  TUTTI_TRY(driver_.check(launch_.cuMemGetAddressRange_v2(&begin, &found.bytes, as_pointer(memory)),
+                          "cuMemGetAddressRange"));
   TUTTI_TRY(driver_.check(
       launch_.cuPointerGetAttribute(&found.id, cuda::kPointerBufferId, as_pointer(memory)),
       "cuPointerGetAttribute"));

@@ -3,9 +3,9 @@
 //
 // What is mapped is a whole allocation, a *region*; what a program registers lies in one, and
 // several registrations of an allocation share its region. Where memory was mapped part by part, a
-// region is the parts that a registration touches, and they are held as long as it is there. A region has a number, which is used
-// again, and a generation, which is not: so a call that was written down for an older one of that
-// number is known for what it is.
+// region is the parts that a registration touches, and they are held as long as it is there. A
+// region has a number, which is used again, and a generation, which is not: so a call that was
+// written down for an older one of that number is known for what it is.
 #pragma once
 
 #include <cstddef>

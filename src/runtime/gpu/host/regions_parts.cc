@@ -29,8 +29,8 @@ RegionNews refusal(const RegionNews& news, const std::string& why) {
 
 void Regions::begin_parts(Peer& peer, const RegionNews& news) {
   Status fits = check_new(peer, news);
-  if (fits.ok() && (news.part > kRegionPartsMax || news.bytes < news.part ||
-                    news.bytes > kRegionBytesMax))
+  if (fits.ok() &&
+      (news.part > kRegionPartsMax || news.bytes < news.part || news.bytes > kRegionBytesMax))
     fits = Status(StatusCode::corrupt_data,
                   fmt::format("there are no {} bytes in {} parts", news.bytes, news.part));
   if (!fits.ok()) return say(peer, refusal(news, fits.message()));
@@ -117,8 +117,9 @@ Status Regions::add_part(Mapped& mapped, HeardNews heard) {
     return Status(StatusCode::corrupt_data,
                   fmt::format("part {} of {} bytes is too long", news.part, news.bytes));
   if (news.kind == PartKind::descriptor && !heard.descriptor.open())
-    return Status(StatusCode::system_error,
-                  fmt::format("the descriptor of part {} has not come: too many are open", news.part));
+    return Status(
+        StatusCode::system_error,
+        fmt::format("the descriptor of part {} has not come: too many are open", news.part));
   if (news.kind != PartKind::descriptor && news.kind != PartKind::handle)
     return Status(StatusCode::corrupt_data, fmt::format("part {} has no key", news.part));
   PartKey key;
@@ -132,9 +133,8 @@ Status Regions::add_part(Mapped& mapped, HeardNews heard) {
 
 Status Regions::open_parts(const Peer& peer, std::uint32_t region, Mapped& mapped) {
   if (mapped.got != mapped.bytes)
-    return Status(StatusCode::corrupt_data,
-                  fmt::format("{} parts have {} of {} bytes", mapped.count, mapped.got,
-                              mapped.bytes));
+    return Status(StatusCode::corrupt_data, fmt::format("{} parts have {} of {} bytes",
+                                                        mapped.count, mapped.got, mapped.bytes));
   TUTTI_TRY(mapped.parts->open());
   std::byte* const base = mapped.parts->begin();
   TUTTI_TRY(memory_->set_region(peer.who.rank, region, base));
