@@ -3,10 +3,12 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "base/try.hpp"
+#include "nccl/device_memory.hpp"
 #include "nccl/memory_kind.hpp"
 #include "nccl/process.hpp"
 
@@ -28,7 +30,7 @@ struct Registered {
 // What callers hold.
 struct Holdings {
   std::mutex mutex;
-  std::map<void*, transport::cuda::Context> allocated;      // null: host memory
+  std::map<void*, std::optional<DeviceMemory>> allocated;   // none: host memory
   std::map<void*, std::unique_ptr<Registered>> registered;  // by handle
   std::map<ncclWindow_t, std::unique_ptr<ncclWindow_vidmem>> windows;
 };
@@ -72,37 +74,34 @@ Result<void*> allocate_memory(std::size_t bytes) {
   // As cudaMalloc has it, and NCCL: programs work out how much they need, and it may be nothing.
   if (bytes == 0) return static_cast<void*>(nullptr);
   const DevicePlace place = current_device();
-  void* memory = nullptr;
+  std::optional<DeviceMemory> of_device;
   if (place.context != nullptr) {
-    const auto made = loaded_driver()->allocate(bytes);
+    auto made = DeviceMemory::make(*loaded_driver(), place.ordinal, place.context, bytes);
     TUTTI_TRY(made);
-    memory = *made;
-  } else {
-    memory = allocate(bytes);
+    of_device = *std::move(made);
   }
+  void* const memory = of_device ? of_device->data() : allocate(bytes);
   if (memory == nullptr)
     return Status(StatusCode::system_error, fmt::format("no memory for {} bytes is left", bytes));
   const std::lock_guard lock(holdings().mutex);
-  holdings().allocated[memory] = place.context;
+  holdings().allocated[memory] = std::move(of_device);
   return memory;
 }
 
 Status free_memory(void* memory) {
   if (memory == nullptr) return Status();
-  transport::cuda::Context context = nullptr;
+  std::optional<DeviceMemory> of_device;
   {
     const std::lock_guard lock(holdings().mutex);
     const auto found = holdings().allocated.find(memory);
     if (found == holdings().allocated.end())
       return Status(StatusCode::invalid_argument,
                     fmt::format("{} did not come from ncclMemAlloc, or was freed before", memory));
-    context = found->second;
+    of_device = std::move(found->second);
     holdings().allocated.erase(found);
   }
-  if (context == nullptr) return deallocate(memory), Status();
-  const auto scope = transport::cuda::ContextScope::enter(*loaded_driver(), context);
-  TUTTI_TRY(scope);
-  return loaded_driver()->deallocate(memory);
+  if (!of_device) return deallocate(memory), Status();
+  return of_device->free();
 }
 
 Result<void*> register_buffer(const std::shared_ptr<Comm>& comm, void* memory, std::size_t bytes) {

@@ -13,8 +13,8 @@
 
 namespace tutti::nccl {
 
-// Of the device that this thread has chosen; host memory that all ranks of this host can reach
-// where it has not. Null: of 0 bytes. Errors  system_error: no memory is left.
+// Of the device that this thread has chosen (device_memory.hpp); host memory that all ranks of this
+// host can reach where it has not. Null: of 0 bytes. Errors  system_error: no memory is left.
 Result<void*> allocate_memory(std::size_t bytes);
 // Null is nothing. Errors  invalid_argument: not from allocate_memory(), or freed before.
 Status free_memory(void* memory);

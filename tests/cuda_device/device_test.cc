@@ -179,15 +179,15 @@ TEST_F(CudaDeviceTest, SaysWhomItDoesNotReach) {
 
 TEST_F(CudaDeviceTest, KnowsWhatPeersReach) {
   std::byte* const memory = *device().allocate(1000);
-  EXPECT_TRUE(device().is_reachable(memory));
-  EXPECT_TRUE(device().is_reachable(memory + 999));
-  EXPECT_FALSE(device(1).is_reachable(memory)) << "another device's";
-  EXPECT_FALSE(device().is_reachable(*device().allocate_shared(8))) << "the host's, page-locked";
+  EXPECT_TRUE(device().is_reachable(memory, 1));
+  EXPECT_TRUE(device().is_reachable(memory + 999, 1));
+  EXPECT_FALSE(device(1).is_reachable(memory, 1)) << "another device's";
+  EXPECT_FALSE(device().is_reachable(*device().allocate_shared(8), 8)) << "the host's, page-locked";
   const int on_the_stack = 0;
-  EXPECT_FALSE(device().is_reachable(&on_the_stack));
-  EXPECT_FALSE(device().is_reachable(nullptr));
+  EXPECT_FALSE(device().is_reachable(&on_the_stack, 1));
+  EXPECT_FALSE(device().is_reachable(nullptr, 1));
   device().deallocate(memory);
-  EXPECT_FALSE(device().is_reachable(memory)) << "it is gone";
+  EXPECT_FALSE(device().is_reachable(memory, 1)) << "it is gone";
 }
 
 TEST_F(CudaDeviceTest, PeersDoNotReachPools) {
@@ -201,7 +201,7 @@ TEST_F(CudaDeviceTest, PeersDoNotReachPools) {
     ASSERT_EQ(allocate(&memory, 100, nullptr), cuda::kSuccess);
   }
   auto* const bytes = reinterpret_cast<std::byte*>(memory);
-  EXPECT_FALSE(device().is_reachable(bytes));
+  EXPECT_FALSE(device().is_reachable(bytes, 1));
   device().deallocate(bytes);
 }
 
@@ -393,7 +393,7 @@ TEST_F(CudaDeviceTest, DisturbsNoCapture) {
     EXPECT_EQ(read(memory + 50, 50, 1), Bytes(bytes.begin() + 50, bytes.end()));
     EXPECT_TRUE(other.allocate_shared(8).ok());
     EXPECT_TRUE(other.reach(device(0)).ok());
-    EXPECT_TRUE(other.is_reachable(memory));
+    EXPECT_TRUE(other.is_reachable(memory, 1));
     const EventHandle event = *other.make_event();
     EXPECT_TRUE(other.reached_event(event).ok());
     other.destroy_event(event);

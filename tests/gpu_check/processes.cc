@@ -20,6 +20,7 @@
 
 #include "base/try.hpp"
 #include "gpu/call_data.hpp"
+#include "gpu_check/case_memory.hpp"
 #include "runtime/gpu/host/cuda_device.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
@@ -113,6 +114,9 @@ struct Order {
   std::int64_t timeout_ms = 0;
 };
 
+bool is_registered(Manner manner) {
+  return manner == Manner::registered || manner == Manner::mapped;
+}
 bool is_apart(Manner manner) { return manner == Manner::by_sockets || manner == Manner::by_cards; }
 
 class MemberWork {
@@ -134,7 +138,8 @@ class MemberWork {
   static std::string result_of(const Order& order, const Result<CrewResult>& done) {
     if (done.ok())
       return fmt::format("+{} {} {}", done->cases, done->slots_us, done->registered_us);
-    if (order.manner == Manner::by_cards && done.status().code() == StatusCode::unsupported)
+    if ((order.manner == Manner::by_cards || order.manner == Manner::mapped) &&
+        done.status().code() == StatusCode::unsupported)
       return fmt::format("{}{}", kCannot, done.status().message());
     return fmt::format("-rank {}: {}", order.rank, done.status().to_string());
   }
@@ -156,7 +161,7 @@ class MemberWork {
     options.timeout = std::chrono::milliseconds(order.timeout_ms);
     auto world = GpuWorld::join(seat, options);
     TUTTI_TRY(world);
-    const Status can = check_carriers(**world, order);
+    const Status can = check_manner(**world, order);
     const Result<CrewResult> done = can.ok() ? run_all(**world, order) : can;
     (*world)->say_goodbye();
     const auto deadline = std::chrono::steady_clock::now() + kGoodbyeWithin;
@@ -165,9 +170,28 @@ class MemberWork {
     return done;
   }
 
-  // Whether cards do all of it, where they are to, for all ranks.
+  // Whether it can be done in the order's manner, for all ranks.
+  Status check_manner(GpuWorld& world, const Order& order) {
+    if (order.manner == Manner::by_cards) return check_carriers(world, order);
+    if (order.manner == Manner::mapped) return check_parts(world, order);
+    return Status();
+  }
+
+  Status check_parts(GpuWorld& world, const Order& order) {
+    const auto piece = CaseMemory::make(*device_, 1, true);
+    const Status mine = piece.ok()
+                            ? in_registered(world, order, piece->data(), 1, [] { return Status(); })
+                            : piece.status();
+    const auto all = exchange(mine.message(), order.ranks);
+    TUTTI_TRY(all);
+    for (int rank = 0; rank < order.ranks; ++rank)
+      if (const std::string& why = (*all)[static_cast<std::size_t>(rank)]; !why.empty())
+        return Status(StatusCode::unsupported, fmt::format("rank {}: {}", rank, why));
+    return Status();
+  }
+
+  // Whether cards do all of it.
   Status check_carriers(const GpuWorld& world, const Order& order) {
-    if (order.manner != Manner::by_cards) return Status();
     const auto carriers = exchange(world.describe_carrier(), order.ranks);
     TUTTI_TRY(carriers);
     for (int rank = 0; rank < order.ranks; ++rank)
@@ -226,7 +250,7 @@ class MemberWork {
 
   Status run_cases(GpuWorld& world, const Order& order, StreamHandle stream, CrewResult& result) {
     std::vector<StageCase> cases = cases_of(order.ranks, {0, 1, 7, 1000}, order.one_in);
-    if (order.manner == Manner::registered)  // what is worth it
+    if (is_registered(order.manner))  // what is worth it
       for (const StageCase& what : cases_of(order.ranks, {50021}, order.one_in))
         cases.push_back(what);
     if (order.large > 0)
@@ -240,7 +264,7 @@ class MemberWork {
   // Memory that peers have mapped, for as long as something is done in it.
   Status in_registered(GpuWorld& world, const Order& order, std::byte* memory, std::size_t bytes,
                        const std::function<Status()>& work) {
-    if (order.manner != Manner::registered) return work();
+    if (!is_registered(order.manner)) return work();
     GpuRank& rank = world.rank(order.rank);
     const auto registration = rank.register_memory(memory, bytes);
     TUTTI_TRY(registration);
@@ -309,8 +333,9 @@ class MemberWork {
         {shape, what.type, what.op, what.count, what.in_place, what.seed, what.scaled});
     const CallData::Seat& seat = data.seat(order.rank);
     std::vector<std::byte> image = seat.image;
-    const auto memory = device_->allocate(image.size());
+    const auto memory = CaseMemory::make(*device_, image.size(), order.manner == Manner::mapped);
     TUTTI_TRY(memory);
+    std::byte* const at = memory->data();
     runtime::gpu::GpuCall call;
     call.collective = what.collective;
     call.type = what.type;
@@ -319,16 +344,15 @@ class MemberWork {
     call.count = what.count;
     call.has_factor = what.scaled;
     if (what.scaled) call.factor = factor_of(order.rank, what.type);
-    call.input = *memory + seat.input_at;
-    call.output = *memory + seat.output_at;
-    Status status = device_->copy_in(*memory, image.data(), image.size());
+    call.input = at + seat.input_at;
+    call.output = at + seat.output_at;
+    Status status = device_->copy_in(at, image.data(), image.size());
     if (status.ok())
-      status = in_registered(world, order, *memory, image.size(), [&] {
+      status = in_registered(world, order, at, image.size(), [&] {
         TUTTI_TRY(world.rank(order.rank).call(call, stream));
         return world.rank(order.rank).synchronize(stream);
       });
-    if (status.ok()) status = device_->copy_out(image.data(), *memory, image.size());
-    device_->deallocate(*memory);
+    if (status.ok()) status = device_->copy_out(image.data(), at, image.size());
     TUTTI_TRY(status);
     const std::string wrong = data.judge(order.rank, image.data());
     return wrong.empty() ? Status() : Status(StatusCode::internal, wrong);
@@ -429,6 +453,8 @@ const char* name_of(Manner manner) {
       break;
     case Manner::registered:
       return "ranks of several processes, in registered memory";
+    case Manner::mapped:
+      return "ranks of several processes, in memory of cuMemCreate";
     case Manner::by_sockets:
       return "ranks of several processes, as on two hosts";
     case Manner::by_cards:
@@ -471,7 +497,7 @@ bool check_crew(Crew& crew, const Extent& extent, Manner manner, Report& report)
 
 void check_processes(Crew& crew, const Extent& extent, Report& report) {
   for (const Manner manner :
-       {Manner::slots, Manner::registered, Manner::by_sockets, Manner::by_cards})
+       {Manner::slots, Manner::registered, Manner::mapped, Manner::by_sockets, Manner::by_cards})
     if (!check_crew(crew, extent, manner, report)) return;
 }
 

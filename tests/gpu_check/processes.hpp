@@ -21,6 +21,7 @@ namespace tutti::gpu_check {
 enum class Manner : std::int32_t {
   slots,       // all data goes through control memory
   registered,  // buffers are mapped by peers
+  mapped,      // the same with memory of cuMemCreate, part by part
   by_sockets,  // every other one as on another host
   by_cards,    // the same, and UCX moves data from device to device
 };

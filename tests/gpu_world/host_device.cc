@@ -219,13 +219,8 @@ Status HostDevice::reach(Device& peer) {
                 fmt::format("{} cannot load and store the memory of {}", name(), peer.name()));
 }
 
-bool HostDevice::is_reachable(const void* memory) const { return memory != nullptr && reachable_; }
-
-Result<Allocation> HostDevice::allocation_of(const void* memory) {
-  const std::lock_guard lock(mutex_);
-  const auto found = made_.upper_bound(static_cast<const std::byte*>(memory));
-  if (found != made_.end() && found->second.begin <= memory) return found->second;
-  return Status(StatusCode::system_error, "this memory is not the device's");
+bool HostDevice::is_reachable(const void* memory, std::size_t) const {
+  return memory != nullptr && reachable_;
 }
 
 Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {

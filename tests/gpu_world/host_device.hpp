@@ -32,6 +32,8 @@ struct HostDeviceOptions {
   NetworkAccess network{MemoryKind::host, "", ""};
 };
 
+struct PartedMemory;  // host_parts.cc
+
 class HostDevice final : public Device {
  public:
   explicit HostDevice(const HostDeviceOptions& options = {});
@@ -49,6 +51,12 @@ class HostDevice final : public Device {
   // The same after so many others.
   void fail_allocation_after(int others) { fails_ = others + 1; }
   void set_reachable(bool reachable) { reachable_ = reachable; }
+  // Memory in parts of these sizes side by side, each of whole pages and a file of its own; null:
+  // there is none left. `by_handle`: others get it by the file's number and not by a descriptor.
+  std::byte* allocate_parts(const std::vector<std::size_t>& bytes, bool by_handle = false);
+  void deallocate_parts(std::byte* memory);
+  int shared_parts() const { return shared_parts_; }  // objects for others, that are left
+  void fail_next_key() { fails_key_ = true; }
   void set_importing(bool importing) { importing_ = importing; }
   // The stream does nothing until `opened` is ready.
   void hold(StreamHandle stream, std::future<void> opened);
@@ -65,8 +73,9 @@ class HostDevice final : public Device {
   Status copy_out(void* to, const void* from, std::size_t bytes) override;
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
-  bool is_reachable(const void* memory) const override;
-  Result<Allocation> allocation_of(const void* memory) override;
+  bool is_reachable(const void* memory, std::size_t bytes) const override;
+  Result<SharedMemory> share_memory(const std::byte* memory, std::size_t bytes) override;
+  Result<std::unique_ptr<ForeignParts>> reserve_parts(std::size_t bytes) override;
   // What stands for another process in tests has the same addresses.
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
@@ -101,6 +110,8 @@ class HostDevice final : public Device {
 
  private:
   class Stream;
+  class OwnParts;
+  class Imported;
   struct Event;
   using Operation = std::function<void()>;
   struct Graph {
@@ -119,10 +130,13 @@ class HostDevice final : public Device {
   std::atomic<int> fails_ = 0;  // so many allocations from now; 0: none does
   std::atomic<bool> reachable_ = true;
   std::atomic<bool> importing_ = true;
+  std::atomic<int> shared_parts_ = 0;
+  std::atomic<bool> fails_key_ = false;
   std::function<void()> look_;
   mutable std::mutex mutex_;  // of what stands below
   Launch last_launch_;
   std::map<const std::byte*, Allocation> made_;  // by where they end
+  std::vector<std::shared_ptr<PartedMemory>> parted_;
   std::uint64_t last_id_ = 0;
   std::vector<std::unique_ptr<Stream>> streams_;  // the first one is the default stream
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "transport/cuda/launch.hpp"
+#include "transport/cuda/mapping.hpp"
 
 namespace cuda = tutti::transport::cuda;
 
@@ -19,9 +20,18 @@ TEST(CudaLaunch, NamesTheFunctionThatIsMissing) {
   EXPECT_THAT(found.status().message(), ::testing::HasSubstr("it has no cuDeviceGetAttribute"));
 }
 
+TEST(CudaMappingFunctions, NamesTheFunctionThatIsMissing) {
+  const auto found = cuda::find_mapping_functions("libm.so.6");
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.status().code(), tutti::StatusCode::unsupported);
+  EXPECT_THAT(found.status().message(), ::testing::HasSubstr("it has no cuDeviceGetAttribute"));
+  EXPECT_FALSE(cuda::find_mapping_functions("libtutti-has-no-such-library.so.1").ok());
+}
+
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 
+#include <cstddef>
 #include <type_traits>
 
 namespace {
@@ -105,6 +115,51 @@ static_assert(kSame<decltype(F::cuGraphDestroy), decltype(&cuGraphDestroy)>);
 #undef cuEventElapsedTime
 static_assert(kSame<decltype(F::cuEventElapsedTime), CUresult (*)(float*, CUevent, CUevent)>);
 static_assert(kSame<decltype(F::cuFuncLoad), decltype(&cuFuncLoad)>);
+
+using M = cuda::MappingFunctions;
+
+static_assert(kSame<decltype(M::cuMemAddressReserve), decltype(&cuMemAddressReserve)>);
+static_assert(kSame<decltype(M::cuMemAddressFree), decltype(&cuMemAddressFree)>);
+static_assert(kSame<decltype(M::cuMemCreate), decltype(&cuMemCreate)>);
+static_assert(kSame<decltype(M::cuMemRelease), decltype(&cuMemRelease)>);
+static_assert(kSame<decltype(M::cuMemMap), decltype(&cuMemMap)>);
+static_assert(kSame<decltype(M::cuMemUnmap), decltype(&cuMemUnmap)>);
+static_assert(kSame<decltype(M::cuMemSetAccess), decltype(&cuMemSetAccess)>);
+static_assert(kSame<decltype(M::cuMemGetAccess), decltype(&cuMemGetAccess)>);
+static_assert(
+    kSame<decltype(M::cuMemExportToShareableHandle), decltype(&cuMemExportToShareableHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemImportFromShareableHandle), decltype(&cuMemImportFromShareableHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemGetAllocationGranularity), decltype(&cuMemGetAllocationGranularity)>);
+static_assert(kSame<decltype(M::cuMemGetAllocationPropertiesFromHandle),
+                    decltype(&cuMemGetAllocationPropertiesFromHandle)>);
+static_assert(
+    kSame<decltype(M::cuMemRetainAllocationHandle), decltype(&cuMemRetainAllocationHandle)>);
+
+static_assert(cuda::kNotPermitted == CUDA_ERROR_NOT_PERMITTED);
+static_assert(cuda::kDeviceMapsMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+static_assert(cuda::kDeviceMapsForCards ==
+              CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+static_assert(cuda::kByDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(cuda::kObjectPinned == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(cuda::kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(cuda::kAccessBoth == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+static_assert(cuda::kGranularityRecommended == CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+static_assert(sizeof(cuda::ObjectProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(cuda::ObjectProperties, handle_types) ==
+              offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(cuda::ObjectProperties, location) ==
+              offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(cuda::ObjectProperties, for_cards) ==
+              offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
+static_assert(sizeof(cuda::MemoryAccess) == sizeof(CUmemAccessDesc));
+static_assert(offsetof(cuda::MemoryAccess, flags) == offsetof(CUmemAccessDesc, flags));
+#if CUDA_VERSION >= 12030
+static_assert(cuda::kDeviceHasFabric == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
+static_assert(cuda::kByFabric == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(sizeof(cuda::FabricHandle) == sizeof(CUmemFabricHandle));
+#endif
 
 }  // namespace
 

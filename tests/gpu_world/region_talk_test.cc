@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu_world/host_device.hpp"
-#include "runtime/gpu/host/regions.hpp"
+#include "gpu_world/parties.hpp"
 #include "transport/bootstrap/local_socket.hpp"
 
 namespace tutti::runtime::gpu {
@@ -18,55 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-
-bool well() { return false; }
-
-// A rank without calls.
-struct Party {
-  explicit Party(Rank number) : rank(number), device({number + 1, 64, 32, true}) {
-    memory = std::make_unique<RankMemory>(
-        *RankMemory::make(device, {3, 2, 2, 64, 64}, number, kSharedRegionCount));
-    regions = *Regions::make({});
-    piece = *device.allocate(4096);
-  }
-  ~Party() {
-    regions.reset();
-    device.deallocate(piece);
-  }
-  bool has_opened() const { return regions->is_open(piece, 4096); }
-
-  Rank rank;
-  HostDevice device;
-  std::unique_ptr<RankMemory> memory;
-  std::unique_ptr<Regions> regions;
-  std::byte* piece = nullptr;
-};
-
-using Parties = std::vector<std::unique_ptr<Party>>;
-
-Parties parties_of(int ranks) {
-  Parties parties;
-  for (Rank rank = 0; rank < ranks; ++rank) parties.push_back(std::make_unique<Party>(rank));
-  return parties;
-}
-
-Status connect(const Parties& parties, const Party& party) {
-  std::vector<RegionPeer> peers;
-  for (const auto& other : parties)
-    if (other->rank != party.rank) peers.push_back({other->rank, other->regions->door(), false});
-  return party.regions->connect(*party.memory, party.rank, peers);
-}
-
-void connect_all(const Parties& parties) {
-  for (const auto& party : parties) ASSERT_TRUE(connect(parties, *party).ok());
-}
-
-template <class Holds>
-bool comes_true(Holds holds) {
-  const auto deadline = Clock::now() + std::chrono::seconds(30);
-  while (!holds() && Clock::now() < deadline) std::this_thread::yield();
-  return holds();
-}
 
 TEST(GpuRegionTalk, APeerThatIsGoneHoldsNothing) {
   Parties parties = parties_of(3);

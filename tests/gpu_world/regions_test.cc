@@ -34,12 +34,19 @@ int imports(const std::vector<Member>& members) {
 
 // What its contract says, for all collectives; and not through slots where data is large enough to
 // be told where it lies.
-TEST(GpuRegions, RegisteredMemoryGoesDirect) {
+class GpuRegions : public ::testing::TestWithParam<Made> {};
+
+INSTANTIATE_TEST_SUITE_P(Made, GpuRegions, ::testing::Values(Made::whole, Made::in_parts),
+                         [](const auto& made) {
+                           return made.param == Made::whole ? "Whole" : "InParts";
+                         });
+
+TEST_P(GpuRegions, RegisteredMemoryGoesDirect) {
   for (const std::vector<std::string>& processes :
        {std::vector<std::string>{"a", "b"}, {"a", "b", "a"}, {"a", "b", "c", "d"}}) {
     std::vector<Member> members = joined(processes);
     {
-      Pieces pieces = pieces_of(members);
+      Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
       register_all(pieces);
       RegisteredCase what;
       for (what.collective = Collective::all_reduce;
@@ -67,7 +74,7 @@ TEST(GpuRegions, RegisteredMemoryGoesDirect) {
   }
 }
 
-TEST(GpuRegions, OtherMemoryGoesThroughSlots) {
+TEST_F(GpuRegions, OtherMemoryGoesThroughSlots) {
   std::vector<Member> members = joined({"a", "b", "c"});
   {
     Pieces pieces = pieces_of(members);
@@ -78,10 +85,10 @@ TEST(GpuRegions, OtherMemoryGoesThroughSlots) {
 }
 
 // Whoever has registered, and be it only one, at whatever offset, all end and are right.
-TEST(GpuRegions, RanksRegisterWhatTheyLike) {
+TEST_P(GpuRegions, RanksRegisterWhatTheyLike) {
   std::vector<Member> members = joined({"a", "b", "c"});
   for (unsigned who = 0; who < 8; ++who) {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     for (unsigned rank = 0; rank < 3; ++rank)
       if ((who >> rank & 1U) != 0) {
         ASSERT_TRUE(pieces[rank]->register_now().ok());
@@ -105,10 +112,10 @@ TEST(GpuRegions, RanksRegisterWhatTheyLike) {
 }
 
 // Only a part of an allocation: what lies beyond goes through slots.
-TEST(GpuRegions, APartOfAnAllocationIsRegistered) {
+TEST_P(GpuRegions, APartOfAnAllocationIsRegistered) {
   std::vector<Member> members = joined({"a", "b"});
   {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     std::vector<Regions::Registration> parts;
     for (const auto& piece : pieces) {
       const auto made = piece->rank().register_memory(piece->memory(), 32768);
@@ -133,7 +140,7 @@ TEST(GpuRegions, APartOfAnAllocationIsRegistered) {
 }
 
 // Peers open an allocation once, and close it with its last registration.
-TEST(GpuRegions, AnAllocationIsMappedOnce) {
+TEST_F(GpuRegions, AnAllocationIsMappedOnce) {
   std::vector<Member> members = joined({"a", "b", "c"});
   {
     Pieces pieces = pieces_of(members);
@@ -158,11 +165,11 @@ TEST(GpuRegions, AnAllocationIsMappedOnce) {
 }
 
 // The same call again, in memory that has the address of one that is gone.
-TEST(GpuRegions, AnAddressMayComeBackAsAnotherAllocation) {
+TEST_P(GpuRegions, AnAddressMayComeBackAsAnotherAllocation) {
   std::vector<Member> members = joined({"a", "b"});
   const RegisteredCase what;
   for (int time = 0; time < 20; ++time) {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     if (time % 3 == 0) {
       expect_call_in(members, pieces, what);
       continue;
@@ -182,11 +189,12 @@ TEST(GpuRegions, AnAddressMayComeBackAsAnotherAllocation) {
   leave_all(members);
 }
 
-TEST(GpuRegions, ThereMayBeMany) {
+TEST_P(GpuRegions, ThereMayBeMany) {
   std::vector<Member> members = joined({"a", "b"});
   {
     std::vector<Pieces> all;
-    for (int i = 0; i < 60; ++i) register_all(all.emplace_back(pieces_of(members, 32 * 1024)));
+    for (int i = 0; i < 60; ++i)
+      register_all(all.emplace_back(pieces_of(members, 32 * 1024, GetParam())));
     const RegisteredCase what;
     for (std::size_t i = 0; i < all.size(); i += 7) expect_call_in(members, all[i], what);
     EXPECT_EQ(queued(members), 0U);
@@ -196,7 +204,7 @@ TEST(GpuRegions, ThereMayBeMany) {
 }
 
 // Factors, and exchanges in place, go by way of scratch memory, which is mapped by itself.
-TEST(GpuRegions, ScratchMemoryIsMappedByItself) {
+TEST_F(GpuRegions, ScratchMemoryIsMappedByItself) {
   std::vector<Member> members = joined({"a", "b", "c"});
   {
     Pieces pieces = pieces_of(members);
@@ -224,10 +232,10 @@ TEST(GpuRegions, ScratchMemoryIsMappedByItself) {
 }
 
 // A graph goes direct while its memory is registered, and through slots before and after.
-TEST(GpuRegions, GraphsFollowWhatIsRegistered) {
+TEST_P(GpuRegions, GraphsFollowWhatIsRegistered) {
   std::vector<Member> members = joined({"a", "b"});
   {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     register_all(pieces);
     RegisteredCase what;
     what.in_place = true;
@@ -271,10 +279,10 @@ TEST(GpuRegions, GraphsFollowWhatIsRegistered) {
 }
 
 // Who deregisters waits for its own calls, which no peer's outlast.
-TEST(GpuRegions, MemoryStaysWhileACallUsesIt) {
+TEST_P(GpuRegions, MemoryStaysWhileACallUsesIt) {
   std::vector<Member> members = joined({"a", "b"});
   {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     register_all(pieces);
     const RegisteredCase what;
     const CallData data = data_of(what, 2);
@@ -305,10 +313,10 @@ TEST(GpuRegions, MemoryStaysWhileACallUsesIt) {
 }
 
 // While calls go on, ranks register and deregister as they like.
-TEST(GpuRegions, ComeAndGoBesideCalls) {
+TEST_P(GpuRegions, ComeAndGoBesideCalls) {
   std::vector<Member> members = joined({"a", "b", "c"});
   {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     std::atomic<bool> ends = false;
     std::vector<std::thread> owners;
     for (const auto& piece : pieces)
@@ -333,10 +341,10 @@ TEST(GpuRegions, ComeAndGoBesideCalls) {
 
 // ---- What goes wrong ----
 
-TEST(GpuRegions, AnAbortLeavesNothingMapped) {
+TEST_P(GpuRegions, AnAbortLeavesNothingMapped) {
   std::vector<Member> members = joined({"a", "b", "c"});
   {
-    Pieces pieces = pieces_of(members);
+    Pieces pieces = pieces_of(members, 256 * 1024, GetParam());
     register_all(pieces);
     const RegisteredCase what;
     const CallData data = data_of(what, 3);
@@ -353,12 +361,13 @@ TEST(GpuRegions, AnAbortLeavesNothingMapped) {
     for (const auto& piece : pieces) EXPECT_TRUE(piece->deregister().ok());
     for (std::thread& caller : callers) caller.join();
     EXPECT_EQ(imports(members), 6);  // control memory
+    for (const Member& member : members) EXPECT_EQ(member.device->shared_parts(), 0);
   }
   leave_all(members);
 }
 
 // Nothing is lost but speed, and it is said why.
-TEST(GpuRegions, WhatAPeerCannotMapGoesThroughSlots) {
+TEST_F(GpuRegions, WhatAPeerCannotMapGoesThroughSlots) {
   std::vector<Member> members = members_of({"a", "b"});
   std::mutex mutex;
   std::string heard;
@@ -385,7 +394,7 @@ TEST(GpuRegions, WhatAPeerCannotMapGoesThroughSlots) {
   leave_all(members);
 }
 
-TEST(GpuRegions, MemoryThatOtherProcessesCannotHaveIsRefused) {
+TEST_F(GpuRegions, MemoryThatOtherProcessesCannotHaveIsRefused) {
   std::vector<Member> members = joined({"a", "b"});
   {
     Pieces pieces = pieces_of(members);
@@ -399,7 +408,7 @@ TEST(GpuRegions, MemoryThatOtherProcessesCannotHaveIsRefused) {
 }
 
 // Where lowering is to be staged, nothing is direct.
-TEST(GpuRegions, AreNotThereWhereNothingIsToBeDirect) {
+TEST_F(GpuRegions, AreNotThereWhereNothingIsToBeDirect) {
   GpuOptions options = small_options();
   options.direct = false;
   std::vector<Member> members = joined({"a", "b"}, options);

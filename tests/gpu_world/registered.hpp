@@ -23,18 +23,39 @@ struct RegisteredCase {
   std::size_t at = kBefore;
 };
 
+// How it was made.
+enum class Made { whole, in_parts };
+
+// Parts of 4 KiB, 12 KiB and so on, which no buffer of a call fits.
+inline std::vector<std::size_t> parts_for(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  std::vector<std::size_t> parts;
+  std::size_t next = kPage;
+  for (std::size_t sum = 0; sum < bytes; sum += parts.back(), next = next % (6 * kPage) + 2 * kPage)
+    parts.push_back(next);
+  return parts;
+}
+
 // Memory of a rank, an allocation of its own.
 class Piece {
  public:
-  Piece(Member& member, Rank rank, std::size_t bytes)
-      : member_(member), rank_(rank), bytes_(bytes), memory_(*member.device->allocate(bytes)) {}
+  Piece(Member& member, Rank rank, std::size_t bytes, Made made = Made::whole)
+      : member_(member),
+        rank_(rank),
+        bytes_(bytes),
+        made_(made),
+        memory_(made == Made::whole ? *member.device->allocate(bytes)
+                                    : member.device->allocate_parts(parts_for(bytes))) {}
   Piece(const Piece&) = delete;
   Piece& operator=(const Piece&) = delete;
   ~Piece() {
     if (registration_ != 0 && member_.world) {
       EXPECT_TRUE(deregister().ok());
     }
-    member_.device->deallocate(memory_);
+    if (made_ == Made::whole)
+      member_.device->deallocate(memory_);
+    else
+      member_.device->deallocate_parts(memory_);
   }
 
   std::byte* memory() const { return memory_; }
@@ -60,6 +81,7 @@ class Piece {
   Member& member_;
   const Rank rank_;
   const std::size_t bytes_;
+  const Made made_;
   std::byte* const memory_;
   Regions::Registration registration_ = 0;
 };
@@ -67,10 +89,11 @@ class Piece {
 // A piece of each rank's.
 using Pieces = std::vector<std::unique_ptr<Piece>>;
 
-inline Pieces pieces_of(std::vector<Member>& members, std::size_t bytes = 256 * 1024) {
+inline Pieces pieces_of(std::vector<Member>& members, std::size_t bytes = 256 * 1024,
+                        Made made = Made::whole) {
   Pieces pieces;
   for (std::size_t i = 0; i < members.size(); ++i)
-    pieces.push_back(std::make_unique<Piece>(members[i], static_cast<Rank>(i), bytes));
+    pieces.push_back(std::make_unique<Piece>(members[i], static_cast<Rank>(i), bytes, made));
   return pieces;
 }
 

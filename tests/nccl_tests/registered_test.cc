@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "nccl_tests/device_processes.hpp"
+#include "nccl_tests/registered_buffers.hpp"
 #include "unit/topology/files.hpp"
 
 extern "C" int cuMemAllocAsync(unsigned long long* memory, std::size_t bytes, CUstream_st* stream);
@@ -26,81 +26,6 @@ extern "C" int cuMemAllocAsync(unsigned long long* memory, std::size_t bytes, CU
 namespace {
 
 using namespace tutti::testing;
-
-constexpr std::size_t kCount = 50021;  // of numbers: too many for messages of low latency
-constexpr std::size_t kAt = 1024;      // within the allocation
-
-// All ranks come here.
-void meet(Member& member, Shared& shared, int& meetings) {
-  ++shared.met;
-  ++meetings;
-  while (shared.met < meetings * member.size()) std::this_thread::yield();
-}
-
-template <class Holds>
-void wait_until(Holds holds) {
-  while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
-// Memory for a sum of all ranks, in place.
-struct Buffer {
-  explicit Buffer(Member& owner) : member(owner) {
-    DEMAND(ncclMemAlloc(&allocation, (kAt + kCount) * sizeof(int)) == ncclSuccess);
-    numbers = static_cast<int*>(allocation) + kAt;
-  }
-  void fill() const {
-    const std::vector<int> values = filled(member.rank(), kCount);
-    DEMAND(cudaMemcpy(numbers, values.data(), kCount * sizeof(int), 1) == 0);
-  }
-  void enregister() {
-    DEMAND(ncclCommRegister(member.comm(), numbers, kCount * sizeof(int), &handle) == ncclSuccess);
-  }
-  void deregister() { DEMAND(ncclCommDeregister(member.comm(), handle) == ncclSuccess); }
-  ncclResult_t enqueue_sum() const {
-    return ncclAllReduce(numbers, numbers, kCount, ncclInt, ncclSum, member.comm(),
-                         member.stream());
-  }
-  void expect_sum(int times = 1) const {
-    int factor = 1;
-    for (int time = 1; time < times; ++time) factor *= member.size();
-    const std::vector<int> sums = member.values(numbers, kCount);
-    for (std::size_t i = 0; i < kCount; ++i) DEMAND(sums[i] == factor * sum_at(member.size(), i));
-  }
-  void sum() const {
-    fill();
-    DEMAND(enqueue_sum() == ncclSuccess);
-    member.synchronize();
-    expect_sum();
-  }
-  // Nobody has it mapped. Of a process that is ending, lines may end before its mappings do:
-  // members whose memory is looked at so stay until all have been.
-  void give_back() const {
-    DEMAND(!tutti_stand_in_is_mapped_elsewhere(allocation));
-    DEMAND(ncclMemFree(allocation) == ncclSuccess);
-  }
-
-  Member& member;
-  void* allocation = nullptr;
-  int* numbers = nullptr;
-  void* handle = nullptr;
-};
-
-// Pieces that this process has, once peers have mapped what the library itself shares with them.
-std::size_t settled_memory() {
-  std::size_t before = 0;
-  for (std::size_t now = device_memory(); now != before; now = device_memory()) {
-    before = now;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return before;
-}
-
-// With the memory of so many peers more than before.
-void wait_for_mappings(std::size_t before, std::size_t peers) {
-  wait_until([&] { return device_memory() == before + peers; });
-}
-
-std::size_t peers_of(const Member& member) { return static_cast<std::size_t>(member.size()) - 1; }
 
 // Again and again, so that addresses come back as other allocations.
 TEST(NcclRegistered, PeersMapItUntilItIsDeregistered) {
@@ -293,7 +218,7 @@ TEST(NcclRegistered, MemoryOfPoolsStaysWithSlots) {
 }
 
 // As a child that keeps nothing but the sockets: on a device it would not have its parent's memory.
-[[noreturn]] void live_on() {
+[[noreturn]] void live_on(Shared& shared) {
   for (int number = 0; number < 1024; ++number) {
     struct stat status = {};
     if (::fstat(number, &status) != 0) continue;
@@ -302,6 +227,7 @@ TEST(NcclRegistered, MemoryOfPoolsStaysWithSlots) {
     else
       ::close(number);
   }
+  shared.ready = 2;
   ::execl("/bin/sleep", "sleep", "8", nullptr);  // longer than anybody waits
   ::_exit(1);
 }
@@ -319,7 +245,8 @@ TEST(NcclRegistered, APeerIsKilled) {
     buffer.sum();
     meet(member, shared, meetings);
     if (member.rank() == 1) {
-      if (::fork() == 0) live_on();
+      if (::fork() == 0) live_on(shared);
+      while (shared.ready < 2) std::this_thread::yield();
       std::raise(SIGKILL);
     }
     static_cast<void>(buffer.enqueue_sum());

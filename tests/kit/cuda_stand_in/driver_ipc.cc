@@ -30,7 +30,8 @@ extern "C" {
 Code cuIpcGetMemHandle(IpcHandle* handle, DevicePointer memory) {
   if (const Code code = refused("cuIpcGetMemHandle"); code != kSuccess) return code;
   const auto found = Memory::instance().find(memory);
-  if (!found || found->kind != Kind::device || found->pooled || found->imported)
+  if (!found || found->kind != Kind::device || found->pooled || found->imported ||
+      found->object != 0)
     return kInvalidValue;
   const Handle made{static_cast<int>(getpid()), found->file};
   *handle = {};

@@ -14,6 +14,7 @@
 #include "kit/cuda_stand_in/stand_in.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/launch.hpp"
+#include "transport/cuda/mapping.hpp"
 
 struct CUfunc_st {
   CUmod_st* module = nullptr;
@@ -81,10 +82,14 @@ std::atomic<std::size_t>& flushes() {
   return all;
 }
 
+bool is_set(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr && std::atoi(text) != 0;
+}
+
 // As CUDA has it, a device is no peer of itself.
 bool are_peers(Device device, Device peer) {
-  const char* const none = std::getenv("CUDA_STAND_IN_NO_PEERS");
-  return device != peer && (none == nullptr || std::atoi(none) == 0);
+  return device != peer && !is_set("CUDA_STAND_IN_NO_PEERS");
 }
 
 // Our kernels use one dimension, and three arguments.
@@ -129,6 +134,15 @@ Code cuDeviceGetAttribute(int* value, int attribute, Device device) {
       break;
     case kDeviceRdmaFlushOptions:
       *value = rdma() == Rdma::flushed ? kRdmaFlushByHost : 0;
+      break;
+    case kDeviceMapsMemory:
+      *value = !is_set("CUDA_STAND_IN_NO_MAPPING");
+      break;
+    case kDeviceMapsForCards:
+      *value = rdma() != Rdma::none;
+      break;
+    case kDeviceHasFabric:
+      *value = is_set("CUDA_STAND_IN_FABRIC");
       break;
     case kDeviceRdmaWritesOrdering:
       *value = rdma() == Rdma::ordered ? kRdmaOrderedForOwner : 0;

@@ -92,6 +92,8 @@ void tutti_stand_in_count(TuttiStandInCounts* counts) {
   counts->modules = module_count();
   counts->blocks = block_count();
   counts->flushes = flush_count();
+  counts->objects = Memory::instance().object_count();
+  counts->reservations = Memory::instance().reservation_count();
 }
 
 void* tutti_stand_in_reach(const void* memory, std::size_t bytes) {
@@ -264,7 +266,8 @@ Code cuPointerGetAttribute(void* value, int attribute, DevicePointer memory) {
   const auto found = Memory::instance().find(memory);
   if (!found) return kInvalidValue;
   if (attribute == kPointerIsIpcCapable)
-    *static_cast<int*>(value) = found->kind == Kind::device && !found->pooled ? 1 : 0;
+    *static_cast<int*>(value) =
+        found->kind == Kind::device && !found->pooled && found->object == 0 ? 1 : 0;
   else if (attribute == kPointerBufferId)
     *static_cast<unsigned long long*>(value) = found->id;
   else

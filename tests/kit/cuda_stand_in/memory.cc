@@ -69,7 +69,7 @@ std::uintptr_t Memory::allocate_device(Context context, int ordinal, std::size_t
     return 0;
   }
   const std::uintptr_t begin = map_device(
-      {0, bytes, mapped, Kind::device, ordinal, context, nullptr, pooled, file, false, 0});
+      {0, bytes, mapped, Kind::device, ordinal, context, nullptr, pooled, file, false, 0, 0, 0});
   if (begin != 0) std::memset(reach(begin, 1), kGarbage, std::min(mapped, kGarbageBytes));
   return begin;
 }
@@ -86,7 +86,7 @@ std::uintptr_t Memory::import_device(Context context, int ordinal, int owner, in
   flock(opened, LOCK_SH | LOCK_NB);  // until it is closed: the owner sees that somebody has it
   const auto bytes = static_cast<std::size_t>(status.st_size);
   return map_device(
-      {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true, 0});
+      {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true, 0, 0, 0});
 }
 
 void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
@@ -96,14 +96,14 @@ void* Memory::allocate_host(Context context, int ordinal, std::size_t bytes) {
   if (memory == MAP_FAILED) return nullptr;
   std::memset(memory, kGarbage, std::min(mapped, kGarbageBytes));
   add({address_of(memory), bytes, mapped, Kind::allocated, ordinal, context,
-       static_cast<std::byte*>(memory), false, -1, false, 0});
+       static_cast<std::byte*>(memory), false, -1, false, 0, 0, 0});
   return memory;
 }
 
 bool Memory::register_host(Context context, int ordinal, void* memory, std::size_t bytes) {
   if (find(address_of(memory))) return false;
   add({address_of(memory), bytes, 0, Kind::registered, ordinal, context,
-       static_cast<std::byte*>(memory), false, -1, false, 0});
+       static_cast<std::byte*>(memory), false, -1, false, 0, 0, 0});
   return true;
 }
 
@@ -111,6 +111,7 @@ bool Memory::release(std::uintptr_t begin, Kind kind) {
   std::lock_guard lock(mutex_);
   const auto found = allocations_.find(begin);
   if (found == allocations_.end() || found->second.kind != kind) return false;
+  if (found->second.object != 0) return false;
   const Allocation& old = found->second;
   if (kind != Kind::registered) munmap(at(begin), old.mapped_bytes);
   if (kind == Kind::device) {
@@ -133,6 +134,7 @@ std::optional<Allocation> Memory::find(std::uintptr_t address) {
 std::byte* Memory::reach(std::uintptr_t address, std::size_t bytes) {
   const std::optional<Allocation> found = find(address);
   if (!found) return static_cast<std::byte*>(at(address));
+  if (found->object != 0) return reach_mapped(*found, address, bytes);
   const std::size_t offset = address - found->begin;
   return bytes <= found->bytes - offset ? found->reachable + offset : nullptr;
 }
@@ -149,9 +151,15 @@ void Memory::end_kernel() {
 
 // Requires  the lock.
 void Memory::protect() {
-  const int allowed = kernels_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE;
   for (const auto& [begin, allocation] : allocations_)
-    if (allocation.kind == Kind::device) mprotect(at(begin), allocation.mapped_bytes, allowed);
+    if (allocation.kind == Kind::device) protect_one(allocation);
+}
+
+// What is mapped and open to nobody stays closed to kernels, too.
+void Memory::protect_one(const Allocation& allocation) const {
+  const bool open = kernels_ > 0 && (allocation.object == 0 || allocation.open_to != 0);
+  mprotect(at(allocation.begin), allocation.mapped_bytes,
+           open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 std::size_t Memory::count(Kind kind) {

@@ -34,6 +34,17 @@ struct Allocation {
   int file = -1;                   // of a device's: the memory itself, for other processes
   bool imported = false;           // another process's
   std::uint64_t id = 0;            // of no other one
+  std::uint64_t object = 0;        // what is mapped there; 0: memory and addresses are one thing
+  unsigned open_to = 0;            // of what is mapped: devices that may use it, bits
+};
+
+// Memory of a device that need not be anywhere, as cuMemCreate makes it.
+struct Object {
+  int file = -1;
+  std::size_t bytes = 0;
+  int ordinal = 0;
+  int handle_types = 0;
+  int references = 1;  // handles, and mappings
 };
 
 // Threading  any thread.
@@ -56,6 +67,28 @@ class Memory {
   // allocation. Memory that is not known is the host's.
   std::byte* reach(std::uintptr_t address, std::size_t bytes);
 
+  // ---- Objects, and addresses for them: memory_mapping.cc ----
+
+  // 0: there is none left.
+  std::uint64_t create_object(int ordinal, std::size_t bytes, int handle_types);
+  // What a descriptor stands for, which stays the caller's. 0: for no object.
+  std::uint64_t import_object(int descriptor);
+  std::optional<Object> find_object(std::uint64_t object);
+  bool retain_object(std::uint64_t object);
+  bool release_object(std::uint64_t object);
+
+  // 0: there is no room.
+  std::uintptr_t reserve(std::size_t bytes);
+  // False of all: there is no such thing there, or something is in the way.
+  bool unreserve(std::uintptr_t begin, std::size_t bytes);
+  bool map(std::uintptr_t at, std::size_t bytes, std::uint64_t object);
+  bool unmap(std::uintptr_t at, std::size_t bytes);
+  // Of what is mapped without a gap.
+  bool set_access(std::uintptr_t at, std::size_t bytes, int ordinal, bool open);
+
+  std::size_t object_count();
+  std::size_t reservation_count();
+
   // Between the two a kernel may load and store all memory of devices, also what is made meanwhile.
   void begin_kernel();
   void end_kernel();
@@ -69,11 +102,23 @@ class Memory {
   void add(const Allocation& allocation);
   std::uintptr_t map_device(Allocation made);
   void protect();
+  void protect_one(const Allocation& allocation) const;
+  std::byte* reach_mapped(const Allocation& first, std::uintptr_t address, std::size_t bytes);
+  void drop_reference(std::uint64_t object);
+
+  // Addresses that programs get, and those under which the stand-in reaches the same.
+  struct Reservation {
+    std::size_t bytes = 0;
+    std::byte* reachable = nullptr;
+  };
 
   std::mutex mutex_;
   int kernels_ = 0;  // that run
   std::uint64_t last_id_ = 0;
   std::map<std::uintptr_t, Allocation> allocations_;  // by where they begin
+  std::map<std::uintptr_t, Reservation> reservations_;
+  std::uint64_t last_object_ = 0;
+  std::map<std::uint64_t, Object> objects_;
 };
 
 }  // namespace stand_in

@@ -39,8 +39,10 @@ struct TuttiStandInCounts {
   std::size_t events;
   std::size_t graphs;  // and their instances
   std::size_t modules;
-  std::size_t blocks;   // of kernels, that are on a device now
-  std::size_t flushes;  // of what network cards wrote, so far
+  std::size_t blocks;        // of kernels, that are on a device now
+  std::size_t flushes;       // of what network cards wrote, so far
+  std::size_t objects;       // of memory that was made without addresses, or imported
+  std::size_t reservations;  // of addresses
 
   friend bool operator==(const TuttiStandInCounts&, const TuttiStandInCounts&) = default;
 };

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -160,9 +161,16 @@ std::string CopyMeeting::why_unreachable(Rank rank) const {
   for (Rank peer = 0; peer < world_.ranks(); ++peer)
     has_peers |= world_.rank(peer).device().id() != device.id();
   if (!has_peers || call.count == 0) return {};
-  for (const void* const memory : {call.input, static_cast<const void*>(call.output)})
-    if (memory != nullptr && !device.is_reachable(memory))
+  ScheduleShape shape;
+  shape.collective = call.collective;
+  shape.ranks = world_.ranks();
+  for (const auto& [memory, buffer] :
+       {std::pair(call.input, Buffer::input),
+        std::pair(static_cast<const void*>(call.output), Buffer::output)}) {
+    const auto blocks = static_cast<std::size_t>(std::max(1, block_count(shape, buffer)));
+    if (memory != nullptr && !device.is_reachable(memory, blocks * call.count * size_of(call.type)))
       return fmt::format("rank {}'s memory cannot be reached by other devices", rank);
+  }
   return {};
 }
 

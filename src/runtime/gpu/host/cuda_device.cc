@@ -14,6 +14,7 @@
 
 #include "base/try.hpp"
 #include "runtime/gpu/host/cuda_network.hpp"
+#include "runtime/gpu/host/cuda_sharing.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 #include "transport/cuda/driver.hpp"
 #include "transport/cuda/launch.hpp"
@@ -45,7 +46,7 @@ cuda::Event as_event(EventHandle event) { return static_cast<cuda::Event>(event)
 class CudaDevice final : public Device {
  public:
   CudaDevice(const cuda::Driver& driver, const cuda::LaunchFunctions& launch, int ordinal)
-      : driver_(driver), launch_(launch), ordinal_(ordinal) {}
+      : driver_(driver), launch_(launch), ordinal_(ordinal), sharing_(driver, launch_, ordinal) {}
   ~CudaDevice() override;
 
   Status start(std::span<const std::byte> image);
@@ -61,8 +62,9 @@ class CudaDevice final : public Device {
   Status copy_out(void* to, const void* from, std::size_t bytes) override;
   Status zero(void* at, std::size_t bytes) override;
   Status reach(Device& peer) override;
-  bool is_reachable(const void* memory) const override;
-  Result<Allocation> allocation_of(const void* memory) override;
+  bool is_reachable(const void* memory, std::size_t bytes) const override;
+  Result<SharedMemory> share_memory(const std::byte* memory, std::size_t bytes) override;
+  Result<std::unique_ptr<ForeignParts>> reserve_parts(std::size_t bytes) override;
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
   void forget_memory(std::byte* imported) override;
@@ -106,6 +108,7 @@ class CudaDevice final : public Device {
   const cuda::Driver& driver_;
   const cuda::LaunchFunctions launch_;
   const int ordinal_;
+  CudaSharing sharing_;
   cuda::Device device_ = 0;
   cuda::Context context_ = nullptr;
   std::string name_;
@@ -166,6 +169,7 @@ Status CudaDevice::start(std::span<const std::byte> image) {
   auto staging = cuda::PinnedMemory::allocate(driver_, kStagingBytes);
   TUTTI_TRY(staging);
   staging_ = *std::move(staging);
+  sharing_.start(device_, name_);
   return load_kernels(image);
 }
 
@@ -299,7 +303,7 @@ Status CudaDevice::zero(void* at, std::size_t bytes) {
 
 Status CudaDevice::reach(Device& peer) {
   if (peer.id() == ordinal_) return Status();
-  const auto* const other = dynamic_cast<const CudaDevice*>(&peer);
+  auto* const other = dynamic_cast<CudaDevice*>(&peer);
   int can = 0;
   if (other != nullptr)
     TUTTI_TRY(check(launch_.cuDeviceCanAccessPeer(&can, device_, other->device_),
@@ -311,71 +315,49 @@ Status CudaDevice::reach(Device& peer) {
   TUTTI_TRY(scope);
   const cuda::RelaxedCapture relaxed(driver_);
   const cuda::Code code = launch_.cuCtxEnablePeerAccess(other->context_, 0);
-  if (code == cuda::kPeerAccessAlreadyEnabled) return Status();
-  return check(code, "cuCtxEnablePeerAccess");
+  if (code != cuda::kPeerAccessAlreadyEnabled) TUTTI_TRY(check(code, "cuCtxEnablePeerAccess"));
+  other->sharing_.note_reached_by(ordinal_);
+  return Status();
 }
 
-// Memory that was made by cuMemAlloc is mapped for all peers, what comes from pools is not; the
-// driver tells them apart by whether other processes could have it.
-bool CudaDevice::is_reachable(const void* memory) const {
+bool CudaDevice::is_reachable(const void* memory, std::size_t bytes) const {
   const auto scope = enter();
-  if (!scope.ok()) return false;
-  const auto place = driver_.place_of(memory);
-  if (!place.ok() || !place->device || place->ordinal != ordinal_) return false;
-  int capable = 0;
-  return launch_.cuPointerGetAttribute(&capable, cuda::kPointerIsIpcCapable, as_pointer(memory)) ==
-             cuda::kSuccess &&
-         capable != 0;
+  return scope.ok() && sharing_.is_reachable(memory, bytes);
 }
 
-Result<Allocation> CudaDevice::allocation_of(const void* memory) {
+Result<SharedMemory> CudaDevice::share_memory(const std::byte* memory, std::size_t bytes) {
   const auto scope = enter();
   TUTTI_TRY(scope);
-  cuda::DevicePointer begin = 0;
-  Allocation found;
-  TUTTI_TRY(check(launch_.cuMemGetAddressRange_v2(&begin, &found.bytes, as_pointer(memory)),
-                  "cuMemGetAddressRange"));
-  TUTTI_TRY(
-      check(launch_.cuPointerGetAttribute(&found.id, cuda::kPointerBufferId, as_pointer(memory)),
-            "cuPointerGetAttribute"));
-  found.begin = reinterpret_cast<std::byte*>(begin);  // NOLINT(*-int-to-ptr)
-  return found;
+  const cuda::RelaxedCapture relaxed(driver_);
+  return sharing_.share_memory(memory, bytes);
+}
+
+Result<std::unique_ptr<ForeignParts>> CudaDevice::reserve_parts(std::size_t bytes) {
+  const auto scope = enter();
+  TUTTI_TRY(scope);
+  const cuda::RelaxedCapture relaxed(driver_);
+  return sharing_.reserve_parts(bytes);
 }
 
 Result<MemoryHandle> CudaDevice::export_memory(const std::byte* memory) {
   const auto scope = enter();
   TUTTI_TRY(scope);
   const cuda::RelaxedCapture relaxed(driver_);
-  cuda::IpcHandle handle = {};
-  TUTTI_TRY(check(launch_.cuIpcGetMemHandle(&handle, as_pointer(memory)), "cuIpcGetMemHandle"));
-  MemoryHandle made;
-  static_assert(sizeof made == sizeof handle);
-  std::memcpy(made.data(), &handle, sizeof handle);
-  return made;
+  return sharing_.export_memory(memory);
 }
 
 Result<std::byte*> CudaDevice::import_memory(const MemoryHandle& handle) {
   const auto scope = enter();
   TUTTI_TRY(scope);
   const cuda::RelaxedCapture relaxed(driver_);
-  cuda::IpcHandle opened = {};
-  std::memcpy(&opened, handle.data(), sizeof opened);
-  cuda::DevicePointer memory = 0;
-  const Status status =
-      check(launch_.cuIpcOpenMemHandle_v2(&memory, opened, cuda::kIpcEnablePeerAccess),
-            "cuIpcOpenMemHandle");
-  if (!status.ok())
-    return Status(StatusCode::unsupported,
-                  fmt::format("{} cannot share the memory of another process's device: {}", name_,
-                              status.message()));
-  return reinterpret_cast<std::byte*>(memory);  // NOLINT(*-int-to-ptr)
+  return sharing_.import_memory(handle);
 }
 
 void CudaDevice::forget_memory(std::byte* imported) {
   const auto scope = enter();
   if (!scope.ok()) return;
   const cuda::RelaxedCapture relaxed(driver_);
-  launch_.cuIpcCloseMemHandle(as_pointer(imported));
+  sharing_.forget_memory(imported);
 }
 
 NetworkAccess CudaDevice::network_access() { return network_access_of(launch_, device_, name_); }

@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "runtime/gpu/device_program.hpp"
 #include "runtime/gpu/device_world.hpp"
+#include "runtime/gpu/host/memory_parts.hpp"
 #include "tutti/status.hpp"
 #include "tutti/transport.hpp"
 #include "tutti/types.hpp"
@@ -24,16 +26,21 @@ using StreamHandle = void*;
 using EventHandle = void*;
 using GraphHandle = void*;
 
-// Bytes that mean something to the driver.
-using MemoryHandle = std::array<std::byte, 64>;
-
-// A piece of memory as the driver gave it out.
+// A piece of memory as the driver gave it out; of memory that is mapped part by part, some parts
+// that lie side by side.
 struct Allocation {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
   std::uint64_t id = 0;  // of no other one, also where it has the address of one that is gone
 
   friend bool operator==(const Allocation&, const Allocation&) = default;
+};
+
+// A device's memory as other processes of the host can have it.
+struct SharedMemory {
+  Allocation allocation;
+  MemoryHandle handle = {};            // of all of it
+  std::shared_ptr<SharedParts> parts;  // instead, where it has been mapped part by part
 };
 
 // What network cards may do with a device's memory by themselves.
@@ -84,11 +91,15 @@ class Device {
   // From here on, kernels of this device can load and store the memory of `peer`.
   // Errors  unsupported: they cannot.
   virtual Status reach(Device& peer) = 0;
-  // Whether kernels of devices that reach this one can address this memory.
-  virtual bool is_reachable(const void* memory) const = 0;
+  // Whether kernels of devices that reach this one can address so many bytes from there on.
+  virtual bool is_reachable(const void* memory, std::size_t bytes) const = 0;
 
-  // Of which this memory is a part, whoever asked the driver for it.
-  virtual Result<Allocation> allocation_of(const void* memory) = 0;
+  // What these bytes are a part of, whoever asked the driver for it.
+  // Errors  unsupported: other processes cannot have it, and why.
+  virtual Result<SharedMemory> share_memory(const std::byte* memory, std::size_t bytes) = 0;
+  // Room for parts that another process shares, of so many bytes together.
+  // Errors  unsupported: the driver maps none.
+  virtual Result<std::unique_ptr<ForeignParts>> reserve_parts(std::size_t bytes) = 0;
 
   // What another process of this host reaches a piece of memory by. Requires  it begins an
   // allocation, which is not given back while others have it.

@@ -19,7 +19,8 @@ std::optional<std::uint32_t> OwnRegions::find_region(const Allocation& allocatio
 }
 
 Result<OwnRegions::Added> OwnRegions::add(const std::byte* memory, std::size_t bytes,
-                                          const Allocation& allocation) {
+                                          const Allocation& allocation,
+                                          std::shared_ptr<SharedParts> parts) {
   if (memory < allocation.begin || bytes == 0 ||
       bytes > allocation.bytes - static_cast<std::size_t>(memory - allocation.begin))
     return Status(StatusCode::invalid_argument,
@@ -42,6 +43,7 @@ Result<OwnRegions::Added> OwnRegions::add(const std::byte* memory, std::size_t b
     added.region = static_cast<std::uint32_t>(unused - regions_.begin());
     ++unused->generation;
     unused->memory = allocation;
+    unused->parts = std::move(parts);
     unused->awaited = peers_;
     unused->phase = Phase::opening;
   }
@@ -98,6 +100,11 @@ OwnRegions::Region* OwnRegions::named(std::uint32_t number, std::uint32_t genera
   return known ? &regions_[number] : nullptr;
 }
 
+std::shared_ptr<SharedParts> OwnRegions::parts_of(std::uint32_t number, std::uint32_t generation) {
+  const Region* const region = named(number, generation);
+  return region != nullptr && region->phase == Phase::opening ? region->parts : nullptr;
+}
+
 bool OwnRegions::heard_opened(Rank peer, std::uint32_t number, std::uint32_t generation) {
   Region* const region = named(number, generation);
   if (region == nullptr || region->phase != Phase::opening) return false;
@@ -133,6 +140,7 @@ void OwnRegions::end_if_closed(Region& region) {
   told_.erase(number);
   region.phase = Phase::unused;
   region.memory = {};
+  region.parts.reset();
 }
 
 // What it was to map it will never have: such a region does not open.

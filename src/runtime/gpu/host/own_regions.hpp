@@ -2,14 +2,16 @@
 // of regions.hpp that has no device, socket or thread.
 //
 // What is mapped is a whole allocation, a *region*; what a program registers lies in one, and
-// several registrations of an allocation share its region. A region has a number, which is used
-// again, and a generation, which is not: so a call that was written down for an older one of that
-// number is known for what it is.
+// several registrations of an allocation share its region. Where memory was mapped part by part, a
+// region is the parts that a registration touches, and they are held as long as it is there. A
+// region has a number, which is used again, and a generation, which is not: so a call that was
+// written down for an older one of that number is known for what it is.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
@@ -38,6 +40,7 @@ class OwnRegions {
     Phase phase = Phase::unused;
     std::uint32_t generation = 0;
     Allocation memory;
+    std::shared_ptr<SharedParts> parts;  // null: it is in one piece
     std::size_t registrations = 0;
     std::set<Rank> awaited;  // peers
   };
@@ -48,7 +51,8 @@ class OwnRegions {
     bool is_new = false;  // peers do not know of it yet
   };
   // Errors  invalid_argument: it is not within the allocation; unsupported: no number is left.
-  Result<Added> add(const std::byte* memory, std::size_t bytes, const Allocation& allocation);
+  Result<Added> add(const std::byte* memory, std::size_t bytes, const Allocation& allocation,
+                    std::shared_ptr<SharedParts> parts = nullptr);
   // The region that nobody needs any more, and that is closing now. None: others need it still.
   // Errors  invalid_argument: there is no such registration.
   Result<std::optional<std::uint32_t>> remove(Registration registration);
@@ -59,6 +63,8 @@ class OwnRegions {
   MemoryRef find(const std::byte* memory, std::size_t bytes) const;
 
   const Region& at(std::uint32_t number) const { return regions_[number]; }
+  // What peers map of it; null: it is in one piece, or there is no such region (any more).
+  std::shared_ptr<SharedParts> parts_of(std::uint32_t number, std::uint32_t generation);
 
   // A peer has mapped it. True: it is open from now on.
   bool heard_opened(Rank peer, std::uint32_t number, std::uint32_t generation);

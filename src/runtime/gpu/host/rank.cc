@@ -163,7 +163,7 @@ MemoryRef GpuRank::share(const std::byte* memory, std::size_t bytes) const {
   if (memory == nullptr) return {};
   if (world_.regions_ != nullptr) return world_.regions_->find(memory, bytes);
   if (!world_.options_.direct) return {};
-  if (world_.devices_ > 1 && !device().is_reachable(memory)) return {};
+  if (world_.devices_ > 1 && !device().is_reachable(memory, bytes)) return {};
   return {kEverywhere, 0, reinterpret_cast<std::uintptr_t>(memory) - kEverywhereBase};
 }
 

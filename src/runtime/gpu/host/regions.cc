@@ -1,4 +1,5 @@
-// regions.cc: see regions.hpp: a rank's own regions. What it does for its peers: regions_thread.cc.
+// regions.cc: see regions.hpp: a rank's own regions. What it does for its peers: regions_thread.cc,
+// regions_parts.cc.
 #include "runtime/gpu/host/regions.hpp"
 
 #include <fmt/format.h>
@@ -43,7 +44,7 @@ Status Regions::connect(const RankMemory& memory, Rank rank, const std::vector<R
   std::set<Rank> all;
   for (const RegionPeer& peer : peers) {
     all.insert(peer.rank);
-    peers_.push_back({peer, {}, false});
+    peers_.emplace_back().who = peer;
   }
   own_ = std::make_unique<OwnRegions>(kRegionCount, kSharedRegionCount, std::move(all));
   for (Peer& peer : peers_)
@@ -101,17 +102,10 @@ void Regions::say_to_all(const RegionNews& news) {
 }
 
 Result<Regions::Registration> Regions::add(const std::byte* memory, std::size_t bytes) {
-  Device& device = memory_->device();
-  if (!device.is_reachable(memory))
-    return Status(StatusCode::unsupported,
-                  "other processes can have memory of cudaMalloc and ncclMemAlloc only, of the "
-                  "rank's own device");
-  const auto allocation = device.allocation_of(memory);
-  TUTTI_TRY(allocation);
-  const auto handle = device.export_memory(allocation->begin);
-  if (!handle.ok()) return Status(StatusCode::unsupported, handle.status().message());
+  const auto shared = memory_->device().share_memory(memory, bytes);
+  TUTTI_TRY(shared);
   const std::lock_guard lock(mutex_);
-  const auto added = own_->add(memory, bytes, *allocation);
+  const auto added = own_->add(memory, bytes, shared->allocation, shared->parts);
   TUTTI_TRY(added);
   changes_.fetch_add(1, std::memory_order_release);
   if (!added->is_new) return added->registration;
@@ -120,8 +114,10 @@ Result<Regions::Registration> Regions::add(const std::byte* memory, std::size_t 
   news.from = rank_;
   news.region = added->region;
   news.generation = own_->at(added->region).generation;
-  news.address = reinterpret_cast<std::uintptr_t>(allocation->begin);
-  news.handle = *handle;
+  news.address = reinterpret_cast<std::uintptr_t>(shared->allocation.begin);
+  news.bytes = shared->allocation.bytes;
+  news.handle = shared->handle;
+  if (shared->parts) news.part = static_cast<std::uint32_t>(shared->parts->count());
   say_to_all(news);
   return added->registration;
 }

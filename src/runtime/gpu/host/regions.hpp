@@ -9,7 +9,8 @@
 // by which none of a peer's touches the memory any more, and then the peers let go of it.
 //
 // A thread of its own hears what the peers say, and maps what they ask for: the program's may be
-// anywhere.
+// anywhere. Memory that was made part by part has no handle of the whole: peers ask its owner for
+// one part after the other, so that no more than one descriptor is under way between two ranks.
 //
 // Knows nothing of calls.
 #pragma once
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,6 +36,10 @@ namespace tutti::runtime::gpu {
 
 // How many allocations of a rank peers may have mapped at once, with those that are none.
 inline constexpr std::uint32_t kSharedRegionCount = 1024;
+
+// Parts that a region may have, and bytes: whoever says more is not believed.
+inline constexpr std::uint32_t kRegionPartsMax = 1U << 20;
+inline constexpr std::uint64_t kRegionBytesMax = std::uint64_t{1} << 46;
 
 struct RegionPeer {
   Rank rank = 0;
@@ -90,12 +96,19 @@ class Regions {
     RegionPeer who;
     RegionLine line;
     bool has_ended = false;  // and that has been noted
+    // The thread's alone: regions of which parts are missing here; the first is being asked for.
+    std::deque<std::uint32_t> missing = {};
   };
   // What is mapped of a peer, by its number there.
   struct Mapped {
     std::uint32_t generation = 0;
-    std::byte* base = nullptr;
+    std::byte* base = nullptr;  // null: parts are missing
     bool imported = false;
+    std::unique_ptr<ForeignParts> parts = nullptr;  // of what is mapped part by part
+    std::uint32_t count = 0;                        // of them
+    std::uint32_t next = 0;                         // that is missing
+    std::uint64_t bytes = 0;                        // of all
+    std::uint64_t got = 0;
   };
   using Clock = std::chrono::steady_clock;
 
@@ -110,10 +123,23 @@ class Regions {
   void welcome();
   void take_stranger(RegionLine& stranger, const RegionNews& hello);
   bool hear_all();
-  void handle(Peer& peer, const RegionNews& news);
+  void handle(Peer& peer, HeardNews heard);
+  void handle_answer(const Peer& peer, const RegionNews& news);
+  void refuse(Rank peer, const RegionNews& news);
+  void say(Peer& peer, RegionNews news, base::Descriptor descriptor = {});
   RegionNews map(const Peer& peer, const RegionNews& news);
-  bool unmap(const Peer& peer, const RegionNews& news);
-  void forget(Rank peer, std::uint32_t region, const Mapped& mapped);
+  bool unmap(Peer& peer, const RegionNews& news);
+  Status check_new(const Peer& peer, const RegionNews& news) const;
+  void forget(Rank peer, std::uint32_t region, Mapped& mapped);
+  // Parts: regions_parts.cc.
+  void begin_parts(Peer& peer, const RegionNews& news);
+  void ask_for_part(Peer& peer);
+  void give_part(Peer& peer, const RegionNews& news);
+  void take_part(Peer& peer, HeardNews heard);
+  Status add_part(Mapped& mapped, HeardNews heard);
+  Status open_parts(const Peer& peer, std::uint32_t region, Mapped& mapped);
+  void give_up_parts(Peer& peer, std::uint32_t region);
+  void lose_parts(Peer& peer);
 
   const Tell tell_;
   RegionDoor door_;

@@ -1,5 +1,6 @@
 // regions_thread.cc: what a rank's thread does for its peers: it maps what they ask for, lets go of
-// it, and notes what they say of the own regions. See regions.hpp.
+// it, and notes what they say of the own regions. See regions.hpp; what is mapped part by part:
+// regions_parts.cc.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ void Regions::run() {
     if (!hear_all()) wait_for_news();
   }
   // Before the lines end, by which peers know it.
-  for (const auto& [place, mapped] : mapped_) forget(place.first, place.second, mapped);
+  for (auto& [place, mapped] : mapped_) forget(place.first, place.second, mapped);
   mapped_.clear();
 }
 
@@ -58,7 +59,7 @@ void Regions::welcome() {
     strangers_.emplace_back().take(std::move(socket));
   }
   for (RegionLine& stranger : strangers_)
-    if (const auto hello = stranger.hear()) take_stranger(stranger, *hello);
+    if (const auto hello = stranger.hear()) take_stranger(stranger, hello->news);
   strangers_.erase(
       std::remove_if(strangers_.begin(), strangers_.end(),
                      [](const RegionLine& stranger) { return !stranger.socket().open(); }),
@@ -88,67 +89,101 @@ void Regions::take_stranger(RegionLine& stranger, const RegionNews& hello) {
 bool Regions::hear_all() {
   bool any = false;
   for (Peer& peer : peers_) {
-    std::optional<RegionNews> news;
+    std::optional<HeardNews> heard;
+    bool has_ended = false;
     {
       const std::lock_guard lock(mutex_);
       peer.line.flush();
-      news = peer.line.hear();
-      if (peer.line.is_lost() && !std::exchange(peer.has_ended, true)) {
+      heard = peer.line.hear();
+      has_ended = peer.line.is_lost() && !std::exchange(peer.has_ended, true);
+      if (has_ended) {
         own_->lost(peer.who.rank);
         changed_.notify_all();
       }
     }
-    if (!news) continue;
+    if (has_ended) lose_parts(peer);
+    if (!heard) continue;
     any = true;
-    handle(peer, *news);
+    handle(peer, *std::move(heard));
   }
   return any;
 }
 
-void Regions::handle(Peer& peer, const RegionNews& news) {
-  if (news.word == RegionWord::open) {
-    const RegionNews answer = map(peer, news);
-    const std::lock_guard lock(mutex_);
-    return peer.line.say(answer);
+void Regions::say(Peer& peer, RegionNews news, base::Descriptor descriptor) {
+  news.from = rank_;
+  const std::lock_guard lock(mutex_);
+  peer.line.say(news, std::move(descriptor));
+}
+
+void Regions::handle(Peer& peer, HeardNews heard) {
+  const RegionNews news = heard.news;
+  switch (news.word) {
+    case RegionWord::open:
+      return news.part > 0 ? begin_parts(peer, news) : say(peer, map(peer, news));
+    case RegionWord::close:
+    case RegionWord::close_now: {
+      if (!unmap(peer, news)) return;
+      RegionNews answer = news;
+      answer.word = RegionWord::closed;
+      return say(peer, answer);
+    }
+    case RegionWord::want:
+      return give_part(peer, news);
+    case RegionWord::part:
+    case RegionWord::no_part:
+      return take_part(peer, std::move(heard));
+    case RegionWord::hello:
+    case RegionWord::opened:
+    case RegionWord::refused:
+    case RegionWord::closed:
+      break;
   }
-  if (news.word == RegionWord::close || news.word == RegionWord::close_now) {
-    if (!unmap(peer, news)) return;
-    RegionNews answer = news;
-    answer.word = RegionWord::closed;
-    answer.from = rank_;
-    const std::lock_guard lock(mutex_);
-    return peer.line.say(answer);
-  }
+  handle_answer(peer, news);
+}
+
+void Regions::handle_answer(const Peer& peer, const RegionNews& news) {
+  if (news.word == RegionWord::refused) return refuse(peer.who.rank, news);
+  const std::lock_guard lock(mutex_);
+  if (news.word == RegionWord::opened &&
+      own_->heard_opened(peer.who.rank, news.region, news.generation))
+    static_cast<void>(memory_->set_gate(news.region, news.generation));
+  if (news.word == RegionWord::closed)
+    own_->heard_closed(peer.who.rank, news.region, news.generation);
+  changed_.notify_all();
+}
+
+// An own region stays closed, because of `rank`.
+void Regions::refuse(Rank rank, const RegionNews& news) {
   bool is_new = false;
   {
     const std::lock_guard lock(mutex_);
-    if (news.word == RegionWord::opened &&
-        own_->heard_opened(peer.who.rank, news.region, news.generation))
-      static_cast<void>(memory_->set_gate(news.region, news.generation));
-    if (news.word == RegionWord::refused)
-      is_new = own_->heard_refused(peer.who.rank, news.region, news.generation);
-    if (news.word == RegionWord::closed)
-      own_->heard_closed(peer.who.rank, news.region, news.generation);
+    is_new = own_->heard_refused(rank, news.region, news.generation);
     changed_.notify_all();
   }
   if (is_new && tell_)
-    tell_(fmt::format("registered memory goes through slots: rank {}: {}", peer.who.rank,
-                      news.why.data()));
+    tell_(fmt::format("registered memory goes through slots: rank {}: {}", rank, news.why.data()));
+}
+
+Status Regions::check_new(const Peer& peer, const RegionNews& news) const {
+  if (news.region < kRegionCount || news.region >= kSharedRegionCount ||
+      mapped_.count({peer.who.rank, news.region}) != 0)
+    return Status(StatusCode::corrupt_data,
+                  fmt::format("{} is no number of a new region", news.region));
+  return Status();
 }
 
 // The answer.
 RegionNews Regions::map(const Peer& peer, const RegionNews& news) {
   RegionNews answer = news;
   answer.word = RegionWord::refused;
-  answer.from = rank_;
   const auto refuse = [&](const std::string& why) {
     answer.set_why(why);
     return answer;
   };
-  const std::pair place(peer.who.rank, news.region);
-  if (news.region < kRegionCount || news.region >= kSharedRegionCount || mapped_.count(place) != 0)
-    return refuse(fmt::format("{} is no number of a new region", news.region));
-  Mapped made{news.generation, nullptr, !peer.who.same_process};
+  if (const Status fits = check_new(peer, news); !fits.ok()) return refuse(fits.message());
+  Mapped made;
+  made.generation = news.generation;
+  made.imported = !peer.who.same_process;
   if (made.imported) {
     const auto imported = memory_->device().import_memory(news.handle);
     if (!imported.ok()) return refuse(imported.status().message());
@@ -160,15 +195,16 @@ RegionNews Regions::map(const Peer& peer, const RegionNews& news) {
     if (made.imported) memory_->device().forget_memory(made.base);
     return refuse(told.message());
   }
-  mapped_[place] = made;
+  mapped_[{peer.who.rank, news.region}] = std::move(made);
   answer.word = RegionWord::opened;
   return answer;
 }
 
 // False: kernels may still use it, and it stays until they are gone.
-bool Regions::unmap(const Peer& peer, const RegionNews& news) {
+bool Regions::unmap(Peer& peer, const RegionNews& news) {
   const auto found = mapped_.find({peer.who.rank, news.region});
   if (found == mapped_.end() || found->second.generation != news.generation) return true;
+  if (found->second.base == nullptr) return give_up_parts(peer, news.region), true;
   if (news.word == RegionWord::close_now && !wait_for_visits(Clock::now() + kLeaveTime))
     return false;
   forget(peer.who.rank, news.region, found->second);
@@ -176,9 +212,10 @@ bool Regions::unmap(const Peer& peer, const RegionNews& news) {
   return true;
 }
 
-void Regions::forget(Rank peer, std::uint32_t region, const Mapped& mapped) {
-  static_cast<void>(memory_->set_region(peer, region, nullptr));
+void Regions::forget(Rank peer, std::uint32_t region, Mapped& mapped) {
+  if (mapped.base != nullptr) static_cast<void>(memory_->set_region(peer, region, nullptr));
   if (mapped.imported) memory_->device().forget_memory(mapped.base);
+  mapped.parts.reset();
 }
 
 }  // namespace tutti::runtime::gpu
