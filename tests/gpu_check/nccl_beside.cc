@@ -83,18 +83,18 @@ bool run(const Library& library, const Place& place, std::size_t count,
   const int device = 0;
   ncclResult_t code = library.init_all(&comm, 1, &device);
   for (int which = 0; which < 4 && code == ncclSuccess; ++which) {
-    std::vector<float> data(count);
+    std::vector<float> data(count);  // not touched until the stream has come to its end
     for (std::size_t i = 0; i < count; ++i)
       data[i] = static_cast<float>(i % 1000) + static_cast<float>(which);
     if (!place.driver.copy_to_device(place.input, data.data(), count * 4, place.stream).ok())
       return false;
     code = make_call(library, place, which, count, comm);
     if (code != ncclSuccess) break;
-    data.assign(count, -1);
-    if (!place.driver.copy_to_host(data.data(), place.output, count * 4, place.stream).ok() ||
+    std::vector<float> result(count, -1);
+    if (!place.driver.copy_to_host(result.data(), place.output, count * 4, place.stream).ok() ||
         !place.driver.synchronize(place.stream).ok())
       return false;
-    results.push_back(std::move(data));
+    results.push_back(std::move(result));
   }
   const auto begin = std::chrono::steady_clock::now();
   for (int n = 0; n < kCalls && code == ncclSuccess; ++n)
