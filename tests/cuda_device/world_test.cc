@@ -9,6 +9,7 @@
 
 #include "collectives/contract.hpp"
 #include "cuda_device/cuda_devices.hpp"
+#include "gpu_world/joint_graph.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -115,6 +116,43 @@ TEST_F(CudaWorld, KeepsRecordsOfCallsByEvents) {
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
   EXPECT_LE(stage->world().rank(0).records(), 80U);
+}
+
+// As a program has it that captures a whole step: what the ranks do in it they must do at once.
+TEST_F(CudaWorld, OneGraphHoldsTheCallsOfAllRanks) {
+  const auto stage = stage_on({0, 0, 0});
+  ASSERT_NE(stage, nullptr);
+  Device& on = device();
+  const std::vector<StreamHandle> streams{stage->stream(0), stage->stream(1), stage->stream(2)};
+  for (const std::size_t count : {5U, 400U}) {  // of low latency, and direct
+    ASSERT_TRUE(stage->set(sum_of(count)).ok());
+    const auto graph = capture_jointly(on, streams, [&] {
+      Status status;
+      for (int call = 0; call < 10 && status.ok(); ++call) status = stage->launch_all();
+      return status;
+    });
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+    EXPECT_FALSE(stage->judge().ok()) << "nothing has happened yet";
+    for (std::uint64_t replay = 0; replay < 3; ++replay) {
+      ASSERT_TRUE(stage->refill(10 + replay).ok());
+      ASSERT_TRUE(on.replay(*graph, streams.front()).ok());
+      ASSERT_TRUE(stage->world().rank(0).synchronize(streams.front()).ok());
+      const Status status = stage->judge();
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    on.destroy_graph(*graph);
+  }
+}
+
+TEST_F(CudaWorld, AGraphThatFailsToBeCapturedLeavesStreamsAsTheyWere) {
+  const auto stage = stage_on({0, 0});
+  ASSERT_NE(stage, nullptr);
+  const std::vector<StreamHandle> streams{stage->stream(0), stage->stream(1)};
+  const Status failure(StatusCode::aborted, "on purpose");
+  EXPECT_EQ(capture_jointly(device(), streams, [&] { return failure; }).status().code(),
+            StatusCode::aborted);
+  const Status status = stage->run(sum_of(7));
+  EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
 TEST_F(CudaWorld, ACapturedGraphReplaysWithNewData) {

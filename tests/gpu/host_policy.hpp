@@ -80,7 +80,16 @@ class HostPolicy {
     std::atomic_ref(*to).store(value, std::memory_order_seq_cst);
   }
   std::uint64_t load_later(const std::uint64_t* from) const {
-    return std::atomic_ref(*const_cast<std::uint64_t*>(from)).load(std::memory_order_seq_cst);
+    const std::atomic_ref word(*const_cast<std::uint64_t*>(from));
+    if (is_weak(Site::gate_see)) return word.load(std::memory_order_relaxed);
+    return word.load(std::memory_order_seq_cst);
+  }
+  // The host's part: it opens a gate when all is mapped, or closes it and then looks who is in.
+  static void set_gate(std::uint64_t* gate, std::uint64_t generation) {
+    if (is_weak(Site::gate_post))
+      std::atomic_ref(*gate).store(generation, std::memory_order_relaxed);
+    else
+      std::atomic_ref(*gate).store(generation, std::memory_order_seq_cst);
   }
   bool claim(std::uint32_t* word) {
     return std::atomic_ref(*word).exchange(1, std::memory_order_relaxed) == 0;

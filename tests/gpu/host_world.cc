@@ -112,7 +112,7 @@ void HostWorld::put_up_gates() {
 }
 
 void HostWorld::set_gate(Rank rank, std::uint32_t generation) {
-  std::atomic_ref(ranks_[static_cast<std::size_t>(rank)]->gates[1]).store(generation);
+  HostPolicy::set_gate(&ranks_[static_cast<std::size_t>(rank)]->gates[1], generation);
 }
 
 std::uint64_t HostWorld::visits(Rank rank, std::uint32_t channel) {

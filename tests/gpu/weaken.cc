@@ -155,6 +155,47 @@ bool withdraw() {
   return well;
 }
 
+// Memory of a rank's becomes reachable for its peers while there are calls. What they have of it,
+// they have from who maps it by way of the rank that has seen its gate open, and of no other.
+struct Coming {
+  Trial& trial;
+  std::atomic<bool> has_come = false;
+
+  // Of calls behind the first. What lets them begin says nothing about memory.
+  static void await(void* context, std::size_t rank, std::size_t job) {
+    auto& coming = *static_cast<Coming*>(context);
+    while (job > 0 && !coming.has_come.load(std::memory_order_relaxed)) std::this_thread::yield();
+    coming.trial.fill(rank);
+  }
+};
+
+bool come() {
+  const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
+  const Result<Schedule> schedule = build(**algorithm, 2, 0);
+  const auto programs = encode(collectives::lower_all(*schedule));
+  const CallCase what{DataType::int32, ReduceOp::sum, 300, false, Travels::direct, 1, 5};
+  std::vector<std::vector<std::byte>> arenas(
+      2, std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what)));
+  HostWorld world({2, 1, 2, 512, 256}, 2);
+  world.put_up_gates();
+  Trial trial(schedule->shape, *programs, what, arenas, 0);
+  for (DeviceCall& call : trial.job().calls)
+    for (MemoryRef& memory : call.shared) memory.generation = memory.region;
+  Coming coming{trial};
+  std::thread owner([&] {
+    while (world.visits(0, 0) != 2) std::this_thread::yield();
+    for (const Rank rank : {0, 1}) {
+      world.share(rank, arenas[static_cast<std::size_t>(rank)].data());
+      world.set_gate(rank, 1);
+    }
+    coming.has_come.store(true, std::memory_order_relaxed);
+  });
+  const std::vector<Job> jobs(3, trial.job());
+  const bool well = world.run(jobs, Coming::await, &coming);
+  owner.join();
+  return well && trial.judge().empty();
+}
+
 int main_of(int count, char** values) {
   if (count > 1) {
     for (int site = 0; site < kSiteCount; ++site)
@@ -167,6 +208,7 @@ int main_of(int count, char** values) {
   bool well = fail();
   well = grant_after_use() && well;
   well = withdraw() && well;
+  well = come() && well;
   for (const Scenario& scenario : kScenarios) well = play(scenario) && well;
   return well ? 0 : 1;
 }

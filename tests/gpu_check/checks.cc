@@ -9,6 +9,7 @@
 
 #include "base/try.hpp"
 #include "collectives/contract.hpp"
+#include "gpu_world/joint_graph.hpp"
 #include "gpu_world/stage.hpp"
 
 namespace tutti::gpu_check {
@@ -20,6 +21,7 @@ using runtime::gpu::GpuWorld;
 using runtime::gpu::GraphHandle;
 using runtime::gpu::Stage;
 using runtime::gpu::StageCase;
+using runtime::gpu::StreamHandle;
 using Clock = std::chrono::steady_clock;
 
 // Kernels that were told to leave must be gone by then.
@@ -148,6 +150,27 @@ Status check_graph(Device& device, Stage& stage, const StageCase& what) {
   return stage.run(what);  // and a plain call afterwards
 }
 
+// Two calls of all ranks in one graph: how a program has them that captures a whole step.
+Status check_joint_graph(Device& device, Stage& stage, const StageCase& what) {
+  TUTTI_TRY(stage.set(what));
+  std::vector<StreamHandle> streams;
+  for (Rank rank = 0; rank < stage.ranks(); ++rank) streams.push_back(stage.stream(rank));
+  const auto graph = runtime::gpu::capture_jointly(device, streams, [&] {
+    TUTTI_TRY(stage.launch_all());
+    return stage.launch_all();
+  });
+  TUTTI_TRY(graph);
+  Status status;
+  for (std::uint64_t replay = 0; replay < 3 && status.ok(); ++replay) {
+    status = stage.refill(200 + replay);
+    if (status.ok()) status = device.replay(*graph, streams.front());
+    if (status.ok()) status = stage.synchronize();
+    if (status.ok()) status = stage.judge();
+  }
+  device.destroy_graph(*graph);
+  return status;
+}
+
 StageCase large_sum(std::size_t count) {
   StageCase what;
   what.count = count;
@@ -214,6 +237,23 @@ void check_graphs(Device& device, const Extent& extent, Report& report) {
   tell(report, "captured graphs", status,
        fmt::format("{} ranks, {} graphs each, three replays of each with other data", ranks,
                    graphs));
+}
+
+void check_joint_graphs(Device& device, const Extent& extent, Report& report) {
+  constexpr const char* kName = "graphs of all ranks";
+  const int ranks = some_ranks(extent);
+  auto stage = Stage::make(on(device, ranks), extent.options);
+  if (!stage.ok()) return tell(report, kName, stage.status(), "");
+  for (const std::size_t count : {std::size_t{7}, largest(extent)}) {
+    const StageCase what = large_sum(count);
+    const Status status = check_joint_graph(device, **stage, what).with_context(what.text());
+    if (status.code() == StatusCode::unsupported)
+      return report.did_not_run(kName, status.message());
+    if (!status.ok()) return tell(report, kName, status, "");
+  }
+  tell(report, kName, Status(),
+       fmt::format("two calls of {} ranks in one graph, three replays of each with other data",
+                   ranks));
 }
 
 void check_abort(Device& device, const Extent& extent, Report& report) {

@@ -29,6 +29,8 @@ std::vector<runtime::gpu::StageCase> cases_of(int ranks, const std::vector<std::
 
 void check_results(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_graphs(runtime::gpu::Device& device, const Extent& extent, Report& report);
+// Calls of all ranks in one graph.
+void check_joint_graphs(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_abort(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_deadline(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_refusal(runtime::gpu::Device& device, const Extent& extent, Report& report);

@@ -33,9 +33,10 @@ using runtime::gpu::GpuOptions;
 constexpr int kNoGpu = 77;
 constexpr int kProcessesMax = 4;
 constexpr const char* kUsage =
-    "tutti_gpu_check [--quick] [--under-tool] [--rehearse] [--processes-only] [--ranks N]\n"
-    "                [--limit-s N] [--report FILE]\n"
+    "tutti_gpu_check [--quick] [--small] [--under-tool] [--rehearse] [--processes-only]\n"
+    "                [--ranks N] [--limit-s N] [--report FILE]\n"
     "  --quick       fewer cases and sizes\n"
+    "  --small       few cases and small sizes, for a driver that pretends to be one\n"
     "  --under-tool  a few small cases, for compute-sanitizer; measures nothing\n"
     "  --rehearse    on threads of this processor in place of a GPU: shows that the checks run,\n"
     "                and nothing else; ends with 77 like a machine without a GPU\n"
@@ -47,6 +48,7 @@ constexpr const char* kUsage =
 
 struct Wishes {
   bool quick = false;
+  bool small = false;  // as a rehearsal is, too
   bool under_tool = false;
   bool rehearse = false;
   bool processes_only = false;
@@ -73,10 +75,12 @@ bool parse(int count, char** values, Wishes& wishes) {
     wishes.command += fmt::format(" {}", word);
     if (word == "--quick")
       wishes.quick = true;
+    else if (word == "--small")
+      wishes.small = true;
     else if (word == "--under-tool")
       wishes.under_tool = true;
     else if (word == "--rehearse")
-      wishes.rehearse = true;
+      wishes.rehearse = wishes.small = true;
     else if (word == "--processes-only")
       wishes.processes_only = true;
     else if (word == "--ranks" && take_number(i, count, values, wishes.ranks))
@@ -137,7 +141,7 @@ Extent extent_of(const Wishes& wishes) {
     extent.failures_max = 1;
     extent.options.timeout = std::chrono::seconds(10);
   }
-  if (wishes.rehearse) {
+  if (wishes.small) {
     extent.one_in = 97;
     extent.large = {3001};
     extent.large_one_in = 97;
@@ -162,7 +166,7 @@ Measuring measuring_of(const Wishes& wishes) {
   extent.copy_bytes = std::size_t{512} << 20;
   extent.work_bytes = std::size_t{8} << 30;
   extent.options.timeout = std::chrono::seconds(20);
-  if (wishes.rehearse) {
+  if (wishes.small) {
     extent.ranks = {2};
     extent.bytes = {8, 4096};
     extent.latencies = {8};
@@ -231,6 +235,7 @@ void check_all(const Wishes& wishes, const Devices& devices, Report& report) {
   check_results(device, extent, report);
   if (wishes.under_tool) return;
   check_graphs(device, extent, report);
+  check_joint_graphs(device, extent, report);
   check_abort(device, extent, report);
   check_deadline(device, extent, report);
   check_refusal(device, extent, report);

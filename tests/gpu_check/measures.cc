@@ -10,6 +10,7 @@
 
 #include "base/try.hpp"
 #include "collectives/contract.hpp"
+#include "gpu_world/joint_graph.hpp"
 
 namespace tutti::gpu_check {
 namespace {
@@ -122,6 +123,19 @@ class Bench {
       all = timer.median(
           streams_[0], [&] { return replay(graphs); }, [&] { return finish(); });
     for (const GraphHandle graph : graphs) device_.destroy_graph(graph);
+    TUTTI_TRY(all);
+    return *all / calls;
+  }
+
+  // The same by launching one graph of the calls of all ranks.
+  Result<double> joint_replays(const GpuCall& call, int calls) {
+    const auto graph =
+        runtime::gpu::capture_jointly(device_, streams_, [&] { return enqueue(call, calls); });
+    TUTTI_TRY(graph);
+    Timer timer(device_);
+    const auto all = timer.median(
+        streams_[0], [&] { return replay({*graph}); }, [&] { return finish(); });
+    device_.destroy_graph(*graph);
     TUTTI_TRY(all);
     return *all / calls;
   }
@@ -248,8 +262,8 @@ Status measure_latencies(Device& device, const Measuring& extent, Report& report
   table.title = "Small messages";
   table.note =
       "all_reduce of float32: us of a call, launched one by one from one thread for all "
-      "ranks, and as a replayed graph.";
-  table.columns = {"ranks", "size", "launches us", "replay us"};
+      "ranks, as a replayed graph of each rank's, and as one graph of all ranks' calls.";
+  table.columns = {"ranks", "size", "launches us", "replay us", "one graph us"};
   for (const int ranks : extent.ranks) {
     auto bench = Bench::make(device, ranks, 1 << 20, extent.options);
     TUTTI_TRY(bench);
@@ -259,8 +273,12 @@ Status measure_latencies(Device& device, const Measuring& extent, Report& report
       TUTTI_TRY(launched);
       const auto replayed = (*bench)->replays(load.call, extent.calls_max);
       TUTTI_TRY(replayed);
+      const auto jointly = (*bench)->joint_replays(load.call, extent.calls_max);
+      if (!jointly.ok() && jointly.status().code() != StatusCode::unsupported)
+        return jointly.status();
       table.rows.push_back({std::to_string(ranks), size_text(bytes),
-                            fmt::format("{:.2f}", *launched), fmt::format("{:.2f}", *replayed)});
+                            fmt::format("{:.2f}", *launched), fmt::format("{:.2f}", *replayed),
+                            jointly.ok() ? fmt::format("{:.2f}", *jointly) : "-"});
     }
   }
   report.table(table);

@@ -40,6 +40,7 @@ struct HostDevice::Event {
     std::condition_variable changed;
     bool reached = false;
     std::chrono::steady_clock::time_point time;
+    std::uint64_t capture = 0;  // 0: in none
   };
 
   std::shared_ptr<Moment> take() {
@@ -309,7 +310,9 @@ Result<EventHandle> HostDevice::make_event() { return EventHandle{new Event}; }
 void HostDevice::destroy_event(EventHandle event) { delete static_cast<Event*>(event); }
 
 Status HostDevice::record(EventHandle event, StreamHandle stream) {
-  stream_of(stream).push([moment = static_cast<Event*>(event)->renew()] {
+  const auto moment = static_cast<Event*>(event)->renew();
+  moment->capture = stream_of(stream).capture();
+  stream_of(stream).push([moment] {
     const std::lock_guard lock(moment->mutex);
     moment->reached = true;
     moment->time = std::chrono::steady_clock::now();
@@ -326,8 +329,11 @@ Result<bool> HostDevice::reached_event(EventHandle event) {
 }
 
 Status HostDevice::wait_event(StreamHandle stream, EventHandle event) {
-  stream_of(stream).push([moment = static_cast<Event*>(event)->take()] {
-    if (moment == nullptr) return;
+  const auto moment = static_cast<Event*>(event)->take();
+  if (moment == nullptr) return Status();
+  if (moment->capture != 0 && moment->capture != stream_of(stream).capture())
+    return Status(StatusCode::unsupported, "a graph has one stream here");
+  stream_of(stream).push([moment] {
     std::unique_lock lock(moment->mutex);
     moment->changed.wait(lock, [&] { return moment->reached; });
   });

@@ -4,6 +4,7 @@ nothing else; what it calls itself; and that it asks for no part of CUDA.
 
     names_test.py LIBRARY                 against the list below
     names_test.py LIBRARY --like NCCL     against the names that NVIDIA's library shows
+    names_test.py LIBRARY --used-by FILE  that a program which is to use all of them does
 """
 
 import argparse
@@ -90,16 +91,32 @@ def complaints_of_likeness(library, like):
     yield from missing(shown(library), theirs)
 
 
+def complaints_of_use(library, program):
+    lines = run("nm", "-D", "--undefined-only", program).splitlines()
+    used = {line.split()[-1] for line in lines}
+    for name, binding in sorted(shown(library).items()):
+        if name.startswith("nccl") and binding == "W" and name not in used:
+            yield f"{name} is not used by {program}"
+
+
+def complaints_of(given):
+    if given.used_by:
+        return complaints_of_use(given.library, given.used_by)
+    if given.like:
+        return complaints_of_likeness(given.library, given.like)
+    return complaints_of_list(given.library)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
     parser.add_argument("--like")
+    parser.add_argument("--used-by")
     given = parser.parse_args()
     if given.like is not None and not pathlib.Path(given.like).exists():
         print(f"skipped: there is no libnccl.so.2 of NVIDIA's at \"{given.like}\"")
         return SKIPPED
-    complaints = list(complaints_of_likeness(given.library, given.like) if given.like
-                      else complaints_of_list(given.library))
+    complaints = list(complaints_of(given))
     print("\n".join(complaints) or "all names are right")
     return 1 if complaints else 0
 

@@ -329,8 +329,8 @@ TEST_P(NcclDeviceRanks, HearOfAnAbortWithinTransfers) {
 
 // ---- What network cards move ----
 
-// What a rank says of how it carries, with those variables besides.
-std::string said(const Variables& more) {
+// What ranks say of how calls are made, with those variables.
+std::string said_with(const Variables& variables) {
   const TempDir dir;
   const std::string file = dir.path() + "/said";
   const auto codes = run_ranks(
@@ -339,10 +339,12 @@ std::string said(const Variables& more) {
         check_sums(member, 5000);
         member.end();
       },
-      with(with(kDirect, more), {{"NCCL_DEBUG", "INFO"}}), file);
+      with(variables, {{"NCCL_DEBUG", "INFO"}}), file);
   EXPECT_EQ(codes, zeros(2));
   return read_file(file);
 }
+
+std::string said(const Variables& more) { return said_with(with(kDirect, more)); }
 
 class NcclDirect : public ::testing::Test {
  protected:
@@ -388,6 +390,59 @@ TEST_F(NcclDirect, RanksNeedNotBeAlike) {
       },
       with(kDirect, {{"CUDA_STAND_IN_RDMA_BY_RANK", "unordered flush none"}}));
   EXPECT_EQ(codes, zeros(3));
+}
+
+// ---- What NCCL's variables forbid ----
+
+// What kernels tell each other goes by sockets then, on one host, too.
+TEST(NcclDeviceProcesses, ShareNoMemoryWhereItIsDisabled) {
+  if (!has_kernels_here()) GTEST_SKIP() << "nothing is carried without kernels";
+  constexpr const char* kCarried = "; between hosts it sends from";
+  const Variables neither = {{"TUTTI_TRANSPORT", ""}};
+  EXPECT_EQ(said_with(neither).find(kCarried), std::string::npos);
+  const std::string text = said_with(with(neither, {{"NCCL_SHM_DISABLE", "1"}}));
+  EXPECT_NE(text.find(kCarried), std::string::npos) << text;
+}
+
+// Peers map what is registered, and otherwise it stays with slots.
+TEST(NcclDeviceProcesses, MapNoMemoryWhereItIsDisabled) {
+  if (!has_kernels_here()) GTEST_SKIP() << "nothing is mapped without kernels";
+  constexpr std::size_t kCount = 50021;
+  for (const bool disabled : {false, true}) {
+    const auto codes =
+        run_ranks(2,
+                  [&](Member& member, Shared&) {
+                    int* const memory = member.memory(filled(member.rank(), kCount));
+                    void* handle = nullptr;
+                    DEMAND(ncclCommRegister(member.comm(), memory, kCount * sizeof(int), &handle) ==
+                           ncclSuccess);
+                    // As long as it takes, or long enough.
+                    for (int look = 0; look < 300; look += disabled ? 1 : 0) {
+                      if (tutti_stand_in_is_mapped_elsewhere(memory)) break;
+                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    }
+                    DEMAND(tutti_stand_in_is_mapped_elsewhere(memory) == !disabled);
+                    check_sums(member, kCount);
+                    DEMAND(ncclCommDeregister(member.comm(), handle) == ncclSuccess);
+                    member.end();
+                  },
+                  {{"TUTTI_TRANSPORT", ""}, {"NCCL_P2P_DISABLE", disabled ? "1" : "0"}});
+    EXPECT_EQ(codes, zeros(2)) << (disabled ? "disabled" : "not disabled");
+  }
+}
+
+// Calls that an algorithm cannot do are done by others.
+TEST(NcclDeviceProcesses, AreRightByTheAlgorithmThatIsLeft) {
+  for (const char* const algorithm : {"Ring", "^Ring"})
+    EXPECT_EQ(run_ranks(3,
+                        [](Member& member, Shared&) {
+                          for (const std::size_t count : {7U, 5000U}) check_sums(member, count);
+                          check_exchanges(member, 100);
+                          member.end();
+                        },
+                        {{"NCCL_ALGO", algorithm}}),
+              zeros(3))
+        << algorithm;
 }
 
 // An abort of one rank is heard by those that wait for it.

@@ -291,6 +291,43 @@ TEST_F(NcclDevices, MayBeShared) {
   EXPECT_EQ(cudaStreamDestroy(other), 0);
 }
 
+// As many as a device is sure to run beside each other have kernels, more are staged; both are
+// right.
+TEST_F(NcclDevices, UpToEightMayShareOne) {
+  ASSERT_EQ(cudaSetDevice(0), 0);
+  float* memory = nullptr;
+  constexpr std::size_t kMost = 8;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory), 2 * kMost * kCount * sizeof(float)), 0);
+  for (std::size_t size = 2; size <= kMost; ++size) {
+    const std::vector<int> devices(size, 0);
+    std::vector<ncclComm_t> comms(size);
+    std::vector<cudaStream_t> streams(size);
+    std::vector<float> inputs(size * kCount);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      inputs[i] = value_of(static_cast<int>(i / kCount), i % kCount);
+    ASSERT_EQ(cudaMemcpy(memory, inputs.data(), inputs.size() * sizeof(float), 1), 0);
+    ASSERT_EQ(ncclCommInitAll(comms.data(), static_cast<int>(size), devices.data()), ncclSuccess);
+    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreateWithFlags(&stream, 1), 0);
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    for (std::size_t rank = 0; rank < size; ++rank)
+      EXPECT_EQ(ncclAllReduce(memory + rank * kCount, memory + (kMost + rank) * kCount, kCount,
+                              ncclFloat, ncclSum, comms[rank], streams[rank]),
+                ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    for (const cudaStream_t stream : streams) EXPECT_EQ(cudaStreamSynchronize(stream), 0);
+    const std::vector<float> sums = read(memory + kMost * kCount, size * kCount);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      float sum = 0;
+      for (std::size_t rank = 0; rank < size; ++rank)
+        sum += value_of(static_cast<int>(rank), i % kCount);
+      ASSERT_EQ(sums[i], sum) << size << " ranks, at " << i;
+    }
+    for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    for (const cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), 0);
+  }
+  EXPECT_EQ(cudaFree(memory), 0);
+}
+
 TEST_F(NcclDevices, Graphs) {
   std::vector<CUgraph_st*> instances(kSize);
   for (Rank& r : ranks_) ASSERT_EQ(cudaStreamBeginCapture(r.stream, 0), 0);

@@ -45,7 +45,7 @@ class CudaPolicy {
     asm volatile("fence.sc.sys;" ::: "memory");
   }
   __device__ __forceinline__ std::uint64_t load_later(const std::uint64_t* from) {
-    return load_acquire(Site::visit_see, from);
+    return load_acquire(Site::gate_see, from);
   }
   __device__ __forceinline__ bool claim(std::uint32_t* word) {
     return atomicCAS(word, 0U, 1U) == 0;

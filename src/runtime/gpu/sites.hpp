@@ -30,14 +30,16 @@ enum class Site : std::uint8_t {
   error_see,
   visit_post,  // a block touches no region any more
   visit_see,
+  gate_post,  // all peers have mapped a region
+  gate_see,
 };
-inline constexpr int kSiteCount = 22;
+inline constexpr int kSiteCount = 24;
 
 inline constexpr const char* kSiteNames[kSiteCount] = {
     "arrival_post", "arrival_see",     "offered_post",   "offered_see",   "taken_post",
     "taken_see",    "granted_post",    "granted_see",    "produced_post", "produced_see",
     "filled_post",  "filled_see",      "freed_post",     "freed_see",     "word_post",
     "word_see",     "word_freed_post", "word_freed_see", "error_post",    "error_see",
-    "visit_post",   "visit_see"};
+    "visit_post",   "visit_see",       "gate_post",      "gate_see"};
 
 }  // namespace tutti::runtime::gpu
