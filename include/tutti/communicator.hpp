@@ -137,8 +137,8 @@ struct Consensus {
 //            output + rank * count; reduce_scatter, and scatter on its root, with output at input +
 //            rank * count; all_gather_v and reduce_scatter_v with the rank's own block in its
 //            place. all_to_all and all_to_all_v are never in place.
-//
-// All counts are in elements. "per rank" counts are equal on all ranks.
+// Memory     of the host; that of GPUs goes by NCCL's interface only (docs/nccl.md). All counts are
+//            in elements. "per rank" counts are equal on all ranks.
 class Communicator {
  public:
   Communicator();  // not connected; only assignment and destruction are allowed
