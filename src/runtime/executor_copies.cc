@@ -20,10 +20,10 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
            neighbours_.empty() && !options_.pulls;
   const CopyWay second =
       leads_ ? second_way(pull_choice_.met_plain(call.signature)) : CopyWay::stored;
-  if (second != CopyWay::stored) {
-    copies_.next = pull_choice_.propose(call.signature, second);
+  if (second != CopyWay::stored) copies_.next = pull_choice_.propose(call.signature, second);
+  // As the others hear it, also where there is nothing to choose any more.
+  if (transport_.rank() == PullChoice::leader(call.signature, transport_.size()))
     pull_choice_.heard(call.signature, copies_.next);
-  }
   return copies_.now != CopyWay::stored && two_programs_ ? plan.pulled : plan.program;
 }
 

@@ -113,6 +113,23 @@ TEST(Attached, BothWaysAreTried) {
   EXPECT_GE(with, 60U);
 }
 
+// Whether there is anything to choose may change with every call: all go the same way still.
+TEST(Attached, PlainMemoryAndSharedTakeTurns) {
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
+    for (const int shared_calls : {1, 3}) {
+      Attached attached;
+      bool shares = false;
+      Calls calls{collective, "direct", true, false, 65536, &attached};
+      Rounds rounds(
+          calls, 2, 6 * kCount, false, [&] { return shares; }, /*agree=*/true);
+      for (int call = 0; call < 300; ++call) {
+        shares = call > 100 && call % 4 < shared_calls;
+        ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; })) << call;
+      }
+      EXPECT_GT(attached.copies, 0U);
+    }
+}
+
 // Nobody may be told that it is there.
 TEST(Attached, WhatTheSystemRefusesEndsTheCall) {
   for (const Collective collective :

@@ -322,6 +322,7 @@ Status CudaDevice::reach(Device& peer) {
 
 bool CudaDevice::is_reachable(const void* memory, std::size_t bytes) const {
   const auto scope = enter();
+  const cuda::RelaxedCapture relaxed(driver_);
   return scope.ok() && sharing_.is_reachable(memory, bytes);
 }
 
