@@ -115,19 +115,19 @@ TEST(Attached, BothWaysAreTried) {
 
 // Whether there is anything to choose may change with every call: all go the same way still.
 TEST(Attached, PlainMemoryAndSharedTakeTurns) {
-  for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
-    for (const int shared_calls : {1, 3}) {
-      Attached attached;
-      bool shares = false;
-      Calls calls{collective, "direct", true, false, 65536, &attached};
-      Rounds rounds(
-          calls, 2, 6 * kCount, false, [&] { return shares; }, /*agree=*/true);
-      for (int call = 0; call < 300; ++call) {
-        shares = call > 100 && call % 4 < shared_calls;
-        ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; })) << call;
-      }
-      EXPECT_GT(attached.copies, 0U);
+  for (const auto& [collective, shared_calls] :
+       {std::pair(Collective::all_reduce, 1), std::pair(Collective::all_gather, 3)}) {
+    Attached attached;
+    bool shares = false;
+    Calls calls{collective, "direct", true, false, 65536, &attached};
+    Rounds rounds(
+        calls, 2, 12 * kCount, false, [&] { return shares; }, /*agree=*/true);
+    for (int call = 0; call < 90; ++call) {
+      shares = call > 50 && call % 4 < shared_calls;
+      ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; })) << call;
     }
+    EXPECT_GT(attached.copies, 0U);
+  }
 }
 
 // Nobody may be told that it is there.
@@ -280,15 +280,13 @@ TEST(AttachedProcesses, TheSameAddressesAreOtherMemory) {
 
 TEST(AttachedProcesses, SumsOfEveryWidth) {
   EXPECT_TRUE(on_processes(2, over_shared_memory(), [](Communicator& comm) {
-    for (const std::size_t count : {std::size_t{40'009}, std::size_t{300'007}})
-      for (int call = 0; call < calls_for_both_ways(count); ++call)
-        if (!sums_in_place<float>(comm, count, call, DataType::float32, ReduceOp::avg) ||
-            !sums_in_place<double>(comm, count, call, DataType::float64, ReduceOp::sum) ||
-            !sums_in_place<std::uint8_t>(comm, count, call, DataType::uint8, ReduceOp::max) ||
-            !sums_in_place<std::int32_t>(comm, count, call, DataType::int32, ReduceOp::sum))
-          return false;
-    for (int call = 0; call < 150; ++call)
-      if (!composes_in_place(comm, 30'011, call)) return false;
+    for (int call = 0; call < calls_for_both_ways(300'000); ++call)
+      if (!sums_in_place<float>(comm, 75'011, call, DataType::float32, ReduceOp::avg) ||
+          !sums_in_place<double>(comm, 40'009, call, DataType::float64, ReduceOp::sum) ||
+          !sums_in_place<std::uint8_t>(comm, 300'007, call, DataType::uint8, ReduceOp::max) ||
+          !sums_in_place<std::int32_t>(comm, 75'013, call, DataType::int32, ReduceOp::sum) ||
+          !composes_in_place(comm, 15'013, call))
+        return false;
     return true;
   }));
 }
