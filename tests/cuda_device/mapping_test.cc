@@ -3,10 +3,13 @@
 // it is as strict as tests count on.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <iterator>
+#include <thread>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "cuda_device/cuda_devices.hpp"
 #include "transport/cuda/mapping.hpp"
 
@@ -257,6 +260,33 @@ TEST_F(CudaMapping, TheStandInRefusesWhatCudaDoes) {
   EXPECT_EQ(f_.cuMemRetainAllocationHandle(&object, reinterpret_cast<void*>(at)),
             cuda::kInvalidValue);
   EXPECT_EQ(f_.cuMemAddressFree(at, 2 * kPart), cuda::kSuccess);
+}
+
+// Also one that comes while its owner looks.
+TEST_F(CudaMapping, TheStandInSeesWhoeverHasIt) {
+  const auto own = range_of({{kPart, cuda::kByDescriptor}});
+  const void* const memory = own.begin();
+  const auto object = cuda::OwnObject::mapped_at(mapping(), memory);
+  ASSERT_TRUE(object.ok()) << object.status().to_string();
+  int number = -1;
+  ASSERT_EQ(f_.cuMemExportToShareableHandle(&number, object->get(), cuda::kByDescriptor, 0),
+            cuda::kSuccess);
+  const base::Descriptor shared(number);
+  std::atomic<bool> ends{false};
+  std::thread looks([&] {
+    while (!ends) tutti::testing::stand_in().is_mapped_elsewhere(memory);
+  });
+  int unseen = 0;
+  for (int use = 0; use < 1000; ++use) {
+    cuda::MemoryObject taken = 0;
+    auto* const key = reinterpret_cast<void*>(static_cast<std::intptr_t>(number));
+    ASSERT_EQ(f_.cuMemImportFromShareableHandle(&taken, key, cuda::kByDescriptor), cuda::kSuccess);
+    unseen += tutti::testing::stand_in().is_mapped_elsewhere(memory) ? 0 : 1;
+    ASSERT_EQ(f_.cuMemRelease(taken), cuda::kSuccess);
+  }
+  ends = true;
+  looks.join();
+  EXPECT_EQ(unseen, 0);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ namespace cuda = transport::cuda;
 struct StandIn {
   decltype(&tutti_stand_in_fail) fail = nullptr;
   decltype(&tutti_stand_in_count) count = nullptr;
+  decltype(&tutti_stand_in_is_mapped_elsewhere) is_mapped_elsewhere = nullptr;
   decltype(&cuStreamBeginCapture_v2) begin_capture = nullptr;
   decltype(&cuStreamEndCapture) end_capture = nullptr;
   decltype(&cuGraphInstantiateWithFlags) instantiate = nullptr;
@@ -42,6 +43,7 @@ inline const StandIn& stand_in() {
     };
     load(s.fail, "tutti_stand_in_fail");
     load(s.count, "tutti_stand_in_count");
+    load(s.is_mapped_elsewhere, "tutti_stand_in_is_mapped_elsewhere");
     load(s.begin_capture, "cuStreamBeginCapture_v2");
     load(s.end_capture, "cuStreamEndCapture");
     load(s.instantiate, "cuGraphInstantiateWithFlags");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 
@@ -26,6 +27,11 @@ void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
+
+// An owner that is just looking has the lock for itself, and gives it back at once.
+void note_use(int file) {
+  while (flock(file, LOCK_SH) != 0 && errno == EINTR) continue;
+}
 
 Memory& Memory::instance() {
   static Memory& memory = *new Memory;
@@ -83,7 +89,7 @@ std::uintptr_t Memory::import_device(Context context, int ordinal, int owner, in
     close(opened);
     return 0;
   }
-  flock(opened, LOCK_SH | LOCK_NB);  // until it is closed: the owner sees that somebody has it
+  note_use(opened);
   const auto bytes = static_cast<std::size_t>(status.st_size);
   return map_device(
       {0, bytes, bytes, Kind::device, ordinal, context, nullptr, false, opened, true, 0, 0, 0});

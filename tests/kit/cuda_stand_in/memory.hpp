@@ -47,6 +47,9 @@ struct Object {
   int references = 1;  // handles, and mappings
 };
 
+// Of what another process has made: its owner sees that somebody has it, until it is closed.
+void note_use(int file);
+
 // Threading  any thread.
 class Memory {
  public:

@@ -72,7 +72,7 @@ std::uint64_t Memory::import_object(int descriptor) {
   struct stat status = {};
   if (opened < 0) return 0;
   if (fstat(opened, &status) != 0 || status.st_size <= 0) return close(opened), 0;
-  flock(opened, LOCK_SH | LOCK_NB);
+  note_use(opened);
   const std::lock_guard lock(mutex_);
   objects_[++last_object_] = {opened, static_cast<std::size_t>(status.st_size), ordinal, 0, 1};
   return last_object_;
