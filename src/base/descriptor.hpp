@@ -2,6 +2,9 @@
 #pragma once
 
 #include <utility>
+#include <vector>
+
+struct msghdr;
 
 namespace tutti::base {
 
@@ -28,5 +31,8 @@ class Descriptor {
  private:
   int number_ = -1;
 };
+
+// Those that came with a message of a Unix socket (recvmsg).
+std::vector<Descriptor> take_descriptors(msghdr& header);
 
 }  // namespace tutti::base

@@ -87,23 +87,6 @@ std::string process_namespace() {
   return std::to_string(processes.st_ino);
 }
 
-// The descriptor that came with a message; others that came with it are closed.
-Descriptor take_descriptor(msghdr& header) {
-  Descriptor taken;
-  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(&header, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(control) + i * sizeof(int), sizeof number);
-      Descriptor one(number);
-      if (!taken.open()) taken = std::move(one);
-    }
-  }
-  return taken;
-}
-
 bool plausible(const Message& message) {
   return message.magic == Message::kMagic && message.kind >= MessageKind::ask_board &&
          message.kind <= MessageKind::sparse_region && message.from >= 0 && message.to >= 0 &&
@@ -247,7 +230,9 @@ Received receive_message(const Descriptor& socket) {
     received.kind = nothing ? Received::Kind::nothing : Received::Kind::hang_up;
     return received;
   }
-  received.file = take_descriptor(header);
+  // A message takes one along; others that came with it are closed.
+  auto descriptors = base::take_descriptors(header);
+  if (!descriptors.empty()) received.file = std::move(descriptors.front());
   const bool whole = length == static_cast<ssize_t>(sizeof(Message)) &&
                      (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
   if (length == 0) {

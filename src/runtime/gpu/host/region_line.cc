@@ -21,22 +21,6 @@ namespace {
 // Messages to a peer that does not listen, which are more than ranks ever owe each other.
 constexpr std::size_t kUnsentMax = 1 << 14;
 
-// Of a message that has come.
-std::vector<base::Descriptor> take_descriptors(msghdr& header) {
-  std::vector<base::Descriptor> taken;
-  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-       control = CMSG_NXTHDR(&header, control)) {
-    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(control) + i * sizeof number, sizeof number);
-      taken.emplace_back(number);
-    }
-  }
-  return taken;
-}
-
 }  // namespace
 
 void RegionNews::set_why(const std::string& text) {
@@ -134,7 +118,7 @@ RegionLine::Got RegionLine::receive_some() {
   if (got < 0 && errno == EINTR) return Got::some;
   if (got < 0 && errno == EAGAIN) return Got::nothing;
   if (got <= 0) return Got::end;
-  std::vector<base::Descriptor> descriptors = take_descriptors(header);
+  std::vector<base::Descriptor> descriptors = base::take_descriptors(header);
   if (descriptors.size() + (heard_descriptor_.open() ? 1 : 0) > 1) return Got::end;
   if (!descriptors.empty()) heard_descriptor_ = std::move(descriptors.front());
   heard_.insert(heard_.end(), part.begin(), part.begin() + got);
