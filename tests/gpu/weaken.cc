@@ -129,28 +129,37 @@ bool fail() {
   return failed && well;
 }
 
+// An all_gather of two ranks in memory that is behind gates.
+struct Gated {
+  const CallCase what{DataType::int32, ReduceOp::sum, 300, false, Travels::direct, 1, 5};
+  const Result<Schedule> schedule =
+      build(**collectives::find_algorithm(Collective::all_gather, "direct"), 2, 0);
+  const Result<std::vector<EncodedProgram>> programs = encode(collectives::lower_all(*schedule));
+  std::vector<std::vector<std::byte>> arenas{
+      2, std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what))};
+  HostWorld world{{2, 1, 2, 512, 256}, 2};
+  Trial trial{schedule->shape, *programs, what, arenas, 0};
+
+  Gated() {
+    world.put_up_gates();
+    for (DeviceCall& call : trial.job().calls)
+      for (MemoryRef& memory : call.shared) memory.generation = memory.region;
+  }
+  void share(Rank rank) {
+    world.share(rank, arenas[static_cast<std::size_t>(rank)].data());
+    world.set_gate(rank, 1);
+  }
+};
+
 // Somebody gives memory of a rank's back as soon as its block is not in a call any more.
 bool withdraw() {
-  const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
-  const Result<Schedule> schedule = build(**algorithm, 2, 0);
-  const auto programs = encode(collectives::lower_all(*schedule));
-  const CallCase what{DataType::int32, ReduceOp::sum, 300, false, Travels::direct, 1, 5};
-  std::vector<std::vector<std::byte>> arenas(
-      2, std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what)));
-  HostWorld world({2, 1, 2, 512, 256}, 2);
-  world.put_up_gates();
-  Trial trial(schedule->shape, *programs, what, arenas, 0);
-  for (const Rank rank : {0, 1}) {
-    const auto at = static_cast<std::size_t>(rank);
-    world.share(rank, arenas[at].data());
-    world.set_gate(rank, 1);
-    for (MemoryRef& memory : trial.job().calls[at].shared) memory.generation = memory.region;
-  }
+  Gated gated;
+  for (const Rank rank : {0, 1}) gated.share(rank);
   std::thread owner([&] {
-    while (world.visits(0, 0) != 2) std::this_thread::yield();
-    arenas[0].assign(arenas[0].size(), std::byte{0});
+    while (gated.world.visits(0, 0) != 2) std::this_thread::yield();
+    gated.arenas[0].assign(gated.arenas[0].size(), std::byte{0});
   });
-  const bool well = world.run({&trial.job(), 1});
+  const bool well = gated.world.run({&gated.trial.job(), 1});
   owner.join();
   return well;
 }
@@ -170,30 +179,17 @@ struct Coming {
 };
 
 bool come() {
-  const auto algorithm = collectives::find_algorithm(Collective::all_gather, "direct");
-  const Result<Schedule> schedule = build(**algorithm, 2, 0);
-  const auto programs = encode(collectives::lower_all(*schedule));
-  const CallCase what{DataType::int32, ReduceOp::sum, 300, false, Travels::direct, 1, 5};
-  std::vector<std::vector<std::byte>> arenas(
-      2, std::vector<std::byte>(Trial::bytes_needed(schedule->shape, what)));
-  HostWorld world({2, 1, 2, 512, 256}, 2);
-  world.put_up_gates();
-  Trial trial(schedule->shape, *programs, what, arenas, 0);
-  for (DeviceCall& call : trial.job().calls)
-    for (MemoryRef& memory : call.shared) memory.generation = memory.region;
-  Coming coming{trial};
+  Gated gated;
+  Coming coming{gated.trial};
   std::thread owner([&] {
-    while (world.visits(0, 0) != 2) std::this_thread::yield();
-    for (const Rank rank : {0, 1}) {
-      world.share(rank, arenas[static_cast<std::size_t>(rank)].data());
-      world.set_gate(rank, 1);
-    }
+    while (gated.world.visits(0, 0) != 2) std::this_thread::yield();
+    for (const Rank rank : {0, 1}) gated.share(rank);
     coming.has_come.store(true, std::memory_order_relaxed);
   });
-  const std::vector<Job> jobs(3, trial.job());
-  const bool well = world.run(jobs, Coming::await, &coming);
+  const std::vector<Job> jobs(3, gated.trial.job());
+  const bool well = gated.world.run(jobs, Coming::await, &coming);
   owner.join();
-  return well && trial.judge().empty();
+  return well && gated.trial.judge().empty();
 }
 
 int main_of(int count, char** values) {
