@@ -36,8 +36,7 @@ bool Executor::may_attach(const Call& call, const collectives::Plan& plan) const
          signature.count * size_of(signature.type) >= kAttachedBytes;
 }
 
-// From source_pointers_ to all destinations. What is attached at both ends is copied by way of this
-// rank's own memory, where a program that brings it there wants it anyway.
+// From source_pointers_ to all destinations.
 void Executor::compute_attached(StepKind kind, bool finish, std::size_t elements) {
   if (kind == StepKind::copy)
     copy_attached(elements * element_bytes_);
@@ -45,6 +44,8 @@ void Executor::compute_attached(StepKind kind, bool finish, std::size_t elements
     reduce_attached(finish, elements);
 }
 
+// What is attached at both ends is copied by way of this rank's own memory, where a program that
+// brings it there wants it anyway.
 void Executor::copy_attached(std::size_t bytes) {
   for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
   const auto own = destination_pointers_.all();
@@ -62,7 +63,6 @@ void Executor::copy_attached(std::size_t bytes) {
                   streaming_ ? kernels::StoreHint::streaming : kernels::StoreHint::cached);
 }
 
-// The same of a sum.
 void Executor::reduce_attached(bool finish, std::size_t elements) {
   for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
   std::swap(source_pointers_, whole_sources_);

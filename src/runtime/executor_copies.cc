@@ -15,15 +15,15 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
   attachable_ = may_attach(call, plan);
   if (!two_programs_ && !attachable_) return plan.program;
   copies_.now = agreed_way(call.signature);
+  const bool has_the_word =
+      transport_.rank() == PullChoice::leader(call.signature, transport_.size());
   // Where ranks share a core, how long a call takes says more of their turns.
-  leads_ = transport_.rank() == PullChoice::leader(call.signature, transport_.size()) &&
-           neighbours_.empty() && !options_.pulls;
+  leads_ = has_the_word && neighbours_.empty() && !options_.pulls;
   const CopyWay second =
       leads_ ? second_way(pull_choice_.met_plain(call.signature)) : CopyWay::stored;
   if (second != CopyWay::stored) copies_.next = pull_choice_.propose(call.signature, second);
   // As the others hear it, also where there is nothing to choose any more.
-  if (transport_.rank() == PullChoice::leader(call.signature, transport_.size()))
-    pull_choice_.heard(call.signature, copies_.next);
+  if (has_the_word) pull_choice_.heard(call.signature, copies_.next);
   return copies_.now != CopyWay::stored && two_programs_ ? plan.pulled : plan.program;
 }
 
