@@ -154,7 +154,7 @@ PlannedCall draw_call(Dice& dice, int ranks, const CallRoom& room) {
   planned.in_place = dice.below(2) == 0 && !varies && call.collective != Collective::all_to_all &&
                      call.collective != Collective::send_recv;
   using collectives::Copies;
-  const bool pulled = planned.algorithm->all_store && !varies && dice.one_in(2);
+  const bool pulled = planned.algorithm->all_copy() && !varies && dice.one_in(2);
   planned.plans = make_plans(*planned.algorithm, planned.group, schedule, planned.settings,
                              planned.ordered, pulled ? Copies::pulled : Copies::pushed);
   return planned;

@@ -103,6 +103,13 @@ class Builder {
   bool in_loop_ = false;
 };
 
+// Whom a rank has messages for.
+enum class Meeting : std::uint8_t {
+  some,        // of the others
+  all,         // every other one, in every call
+  all_copies,  // and they are copies that are stored there, or could as well be read
+};
+
 // One entry of the table of algorithms (algorithms/table.hpp).
 struct Algorithm {
   std::string_view name;
@@ -112,8 +119,10 @@ struct Algorithm {
   void (*tell)(Builder&, const GroupSizes& groups);
   std::string_view summary;  // one line for `tutti plan` and the docs
   bool grouped = false;      // `groups` matter
-  bool all_meet = false;     // every rank has messages for every other
-  bool all_store = false;    // and they are copies that are stored, or could as well be read
+  Meeting meeting = Meeting::some;
+
+  bool all_meet() const { return meeting != Meeting::some; }
+  bool all_copy() const { return meeting == Meeting::all_copies; }
 };
 
 // Tells `algorithm` for every rank. `groups`: of neighbours, for algorithms of several levels.

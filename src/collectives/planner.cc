@@ -457,8 +457,8 @@ std::shared_ptr<const Plan> Planner::State::make_plan(const Choice& choice, bool
   plan->algorithm = entry.algorithm->name;
   plan->settings = choice.settings;
   plan->program = program;
-  plan->all_meet = entry.algorithm->all_meet;
-  if (choice.settings.direct && entry.algorithm->all_store) {
+  plan->all_meet = entry.algorithm->all_meet();
+  if (choice.settings.direct && entry.algorithm->all_copy()) {
     auto& pulled = entry.pulled[rank];
     if (pulled == nullptr)
       pulled = std::make_shared<const LoweredProgram>(lower(entry.schedule, rank, Copies::pulled));

@@ -123,7 +123,7 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
      "one pass over all peers: reduce my chunk of all inputs, store it into all outputs", false,
-     true},
+     Meeting::all},
     {"ring", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_ring_all_reduce,
      "reduce-scatter and all-gather around a ring: optimal bandwidth, linear latency"},
     {"tree", Collective::all_reduce, two_trees<Collective::all_reduce>, tell_tree_all_reduce,
@@ -141,7 +141,7 @@ constexpr Algorithm kTable[] = {
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 
     {"direct", Collective::all_gather, whole<Collective::all_gather>, tell_direct_all_gather,
-     "one pass over all peers", false, true, true},
+     "one pass over all peers", false, Meeting::all_copies},
     {"ring", Collective::all_gather, whole<Collective::all_gather>, tell_ring_all_gather,
      "blocks travel around a ring"},
     {"doubling", Collective::all_gather, power_of_two<Collective::all_gather>,
@@ -152,7 +152,7 @@ constexpr Algorithm kTable[] = {
      tell_hierarchical_all_gather, "ring across nodes, direct inside", true},
 
     {"direct", Collective::reduce_scatter, whole<Collective::reduce_scatter>,
-     tell_direct_reduce_scatter, "one pass over all peers", false, true},
+     tell_direct_reduce_scatter, "one pass over all peers", false, Meeting::all},
     {"ring", Collective::reduce_scatter, whole<Collective::reduce_scatter>,
      tell_ring_reduce_scatter, "partial sums travel around a ring"},
     {"halving", Collective::reduce_scatter, power_of_two<Collective::reduce_scatter>,
@@ -197,7 +197,7 @@ constexpr Algorithm kTable[] = {
      "binomial tree: the fewest rounds, for small data"},
 
     {"direct", Collective::all_to_all, whole<Collective::all_to_all>, tell_direct_all_to_all,
-     "everything is sent at once", false, true, true},
+     "everything is sent at once", false, Meeting::all_copies},
     {"pairwise", Collective::all_to_all, whole<Collective::all_to_all>, tell_pairwise_all_to_all,
      "one peer after the other, by rotating distance"},
     {"bruck", Collective::all_to_all, bruck_all_to_all, tell_bruck_all_to_all,

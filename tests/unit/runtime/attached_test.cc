@@ -54,7 +54,7 @@ TEST(Attached, EveryAlgorithmBringsTheSame) {
       // Whose buffers stay as they are while others add to theirs, queues what it sends.
       const bool all_queued = algorithm.name == "one_shot" ||
                               (algorithm.name == "doubling" && is_reduction(algorithm.collective));
-      EXPECT_EQ(copies > 0, (ranks == 2 && !all_queued) || algorithm.all_meet);
+      EXPECT_EQ(copies > 0, (ranks == 2 && !all_queued) || algorithm.all_meet());
     });
 }
 

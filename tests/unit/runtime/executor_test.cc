@@ -71,7 +71,7 @@ class MemoryRanks {
     std::vector<Plan> plans;
     for (collectives::LoweredProgram& program : collectives::lower_all(*schedule))
       plans.push_back(Plan{std::string(c.algorithm->name), c.settings, share(program), 42});
-    if (!c.algorithm->all_store || !c.settings.direct) return plans;
+    if (!c.algorithm->all_copy() || !c.settings.direct) return plans;
     auto pulled = collectives::lower_all(*schedule, collectives::Copies::pulled);
     for (std::size_t r = 0; r < plans.size(); ++r) plans[r].pulled = share(pulled[r]);
     return plans;

@@ -73,8 +73,8 @@ class Rounds {
                         {1, calls.frame_bytes, direct_},
                         share(programs[idx(r)]),
                         42});
-      plans_.back().all_meet = (*algorithm)->all_meet;
-      if (calls.attached == nullptr || (*algorithm)->all_store)
+      plans_.back().all_meet = (*algorithm)->all_meet();
+      if (calls.attached == nullptr || (*algorithm)->all_copy())
         plans_.back().pulled = share(pulled[idx(r)]);
     }
   }
