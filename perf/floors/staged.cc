@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "perf/floors/apart.hpp"
 #include "perf/floors/attach.hpp"
 #include "perf/floors/lines.hpp"
 #include "perf/floors/pipe.hpp"
@@ -17,6 +18,7 @@ constexpr std::size_t kMostChunksPerBlock = 64;  // more of them are not worth t
 constexpr std::size_t kAttachFrom = 16384;       // a system call costs what less bytes do
 constexpr std::size_t kScratch = std::size_t{64} << 10;
 
+// Of more than two ranks, all but short messages are the affair of apart.hpp.
 class Staged : public Floor {
  public:
   Staged(Workers& workers, int ranks)
@@ -27,8 +29,10 @@ class Staged : public Floor {
         lines_(workers, ranks),
         first_(workers, workers.common() + Lines::kBytes),
         second_(workers, workers.common() + Lines::kBytes + Pipe::kBytes),
-        attach_(workers, workers.common() + Lines::kBytes + 2 * Pipe::kBytes) {
-    static_assert(Lines::kBytes + 2 * Pipe::kBytes + Attach::kBytes <= Workers::kCommonBytes);
+        attach_(workers, workers.common() + Lines::kBytes + 2 * Pipe::kBytes),
+        apart_(workers, ranks, workers.common() + Workers::kCommonBytes - Apart::kBytes) {
+    static_assert(Lines::kBytes + 2 * Pipe::kBytes + Attach::kBytes + Apart::kBytes <=
+                  Workers::kCommonBytes);
   }
 
   std::string describe() const override {
@@ -37,6 +41,10 @@ class Staged : public Floor {
 
   std::vector<Way> ways(const Call& call) override {
     std::vector<Way> result = lines_.ways(call);
+    if (held_ > 1) {
+      for (Way& way : apart_.ways(call)) result.push_back(std::move(way));
+      return result;
+    }
     for (const Stores stores : {Stores::plain, Stores::streamed}) {
       const std::vector<Stores> useful = stores_for(call.block_bytes());
       if (std::find(useful.begin(), useful.end(), stores) == useful.end()) continue;
@@ -328,6 +336,7 @@ class Staged : public Floor {
   Pipe first_;
   Pipe second_;  // where an operation needs two
   Attach attach_;
+  Apart apart_;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ void pin(int index);
 // One worker's view of both. Both call the same members in the same order.
 class Workers {
  public:
-  static constexpr std::size_t kCommonBytes = std::size_t{8} << 20;
+  static constexpr std::size_t kCommonBytes = std::size_t{16} << 20;
 
   // Becomes two processes; the result is the caller's part. Each may use `heap` bytes of memory
   // that both share; they are only reserved. Call it before there are threads.
