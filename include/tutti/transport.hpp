@@ -19,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,6 +61,9 @@ enum class Signal : std::uint8_t {
 };
 
 inline constexpr std::size_t kSignalCount = 5;
+
+// Of a transport's shared_words().
+inline constexpr std::size_t kSharedWordCount = 96;
 
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {
@@ -281,6 +285,28 @@ class Transport {
     static_cast<void>(body);
     return false;
   }
+
+  // As Endpoint::reserve() and commit(), of one frame that several endpoints of one channel send
+  // alike: it is built once. Empty where send_to_all() would give false. Nothing else is sent to
+  // these peers between the two.
+  // Requires  as send_to_all(); the same endpoints both times.
+  virtual std::span<std::byte> reserve_for_all(std::span<Endpoint* const> endpoints,
+                                               std::size_t bytes) {
+    static_cast<void>(endpoints);
+    static_cast<void>(bytes);
+    return {};
+  }
+  virtual void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                              std::size_t bytes) {
+    static_cast<void>(endpoints);
+    static_cast<void>(tag);
+    static_cast<void>(bytes);
+  }
+
+  // Words that all ranks see, kSharedWordCount of them and zeros at first, for what they agree on;
+  // none where the transport has no memory that all of them reach. Which is for what, is the
+  // caller's affair. Lifetime  the transport's.
+  virtual std::span<std::atomic<std::uint64_t>> shared_words() { return {}; }
 
   // How many channels there are per peer.
   virtual int channel_count() const = 0;

@@ -27,7 +27,7 @@ bool QueueEndpoint::may_post(const Outbox& outbox) {
   if (!room) return false;
   if (announced_) [[likely]]
     return true;
-  const MemoryReference reference = export_memory(outbox.memory(), Outbox::kBytes);
+  const MemoryReference reference = export_memory(outbox.memory(), outbox.bytes());
   if (!reference.addressable()) return false;
   producer_.announce(reference);
   announced_ = true;
@@ -36,9 +36,10 @@ bool QueueEndpoint::may_post(const Outbox& outbox) {
 
 // The peer was able to show it before it sent a frame in it.
 bool QueueEndpoint::find_outbox() {
-  const std::byte* memory = import_memory(consumer_.outbox(), Outbox::kBytes);
+  const std::size_t bytes = Outbox::bytes_of(consumer_.layout());
+  const std::byte* memory = import_memory(consumer_.outbox(), bytes);
   if (memory != nullptr)
-    consumer_.attach_outbox(memory, Outbox::kBytes);
+    consumer_.attach_outbox(memory, bytes);
   else
     fail_corrupt();
   return memory != nullptr;

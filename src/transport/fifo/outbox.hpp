@@ -4,7 +4,8 @@
 // be fetched from the core that read them last, and peers that share a core would fetch it once
 // each. So it lies in memory that all peers can reach, and each peer's queue has a cell that says
 // where. Frames follow those of the queue in their order, and are released like them: so much of
-// the outbox is free again as all peers have released.
+// the outbox is free again as all peers have released. Places for short frames come first, then
+// some for long ones, of which the first that is free is taken: it may still be in the caches.
 //
 // Does not know how peers reach memory; their endpoints do.
 #pragma once
@@ -26,16 +27,29 @@ class Outbox {
  public:
   static constexpr std::size_t kSlotBytes = sizeof(Cell);  // whole lines, for what a cell can hold
   static constexpr std::size_t kSlots = 16;
-  static constexpr std::size_t kBytes = kSlots * kSlotBytes;
+  static constexpr std::size_t kLongSlots = 4;
 
-  // Lifetime  of `memory`, kBytes of it: until nobody reads what was sent.
-  explicit Outbox(std::byte* memory) : memory_(memory) {}
+  static std::size_t bytes_of(const Layout& layout) {
+    return kSlots * kSlotBytes + kLongSlots * layout.frame_bytes_max;
+  }
+
+  // Lifetime  of `memory`, bytes_of(layout) of it: until nobody reads what was sent.
+  Outbox(std::byte* memory, const Layout& layout)
+      : memory_(memory), frame_bytes_max_(layout.frame_bytes_max), bytes_(bytes_of(layout)) {}
   std::byte* memory() const { return memory_; }
+  std::size_t bytes() const { return bytes_; }
 
   // As Endpoint::send, to all of them or to none. False also where one of them cannot reach it.
   // Requires  endpoints of one rank to different peers, QueueEndpoints.
   bool send(std::span<Endpoint* const> endpoints, std::uint32_t tag,
             std::span<const std::byte> head, std::span<const std::byte> body);
+
+  // Room for a frame to be built in, and then: tells these endpoints' peers of it. A reservation
+  // ends with the next one; nothing else is sent to these peers before it is committed. Empty as
+  // send() gives false.
+  // Requires  of both as send(); bytes <= the layout's frame_bytes_max.
+  std::span<std::byte> reserve(std::span<Endpoint* const> endpoints, std::size_t bytes);
+  void commit(std::span<Endpoint* const> endpoints, std::uint32_t tag, std::size_t bytes);
 
  private:
   struct Use {
@@ -43,38 +57,72 @@ class Outbox {
     std::uint64_t frame = 0;
   };
 
-  bool is_free(const std::vector<Use>& slot) const;
+  using Uses = std::vector<Use>;  // of a place, by whom it was last used
+
+  static bool is_free(const Uses& uses);
+  static bool can_tell(std::span<Endpoint* const> endpoints, const Outbox& outbox);
+  static void tell(std::span<Endpoint* const> endpoints, std::uint32_t tag, std::size_t bytes,
+                   std::size_t at, Uses& uses);
+  std::size_t long_at(std::size_t slot) const {
+    return kSlots * kSlotBytes + slot * frame_bytes_max_;
+  }
 
   std::byte* memory_;
-  std::array<std::vector<Use>, kSlots> slots_;  // by whom they were last used
+  std::size_t frame_bytes_max_;
+  std::size_t bytes_;
+  std::array<Uses, kSlots> slots_;
   std::size_t next_ = 0;
+  std::array<Uses, kLongSlots> long_slots_;
+  std::size_t reserved_ = 0;  // of these
 };
 
-inline bool Outbox::is_free(const std::vector<Use>& slot) const {
-  for (const Use& use : slot)
+inline bool Outbox::is_free(const Uses& uses) {
+  for (const Use& use : uses)
     if (!use.endpoint->is_released(use.frame)) return false;
   return true;
+}
+
+inline bool Outbox::can_tell(std::span<Endpoint* const> endpoints, const Outbox& outbox) {
+  for (Endpoint* endpoint : endpoints)
+    if (!static_cast<QueueEndpoint*>(endpoint)->may_post(outbox)) return false;
+  return true;
+}
+
+inline void Outbox::tell(std::span<Endpoint* const> endpoints, std::uint32_t tag, std::size_t bytes,
+                         std::size_t at, Uses& uses) {
+  uses.clear();
+  for (Endpoint* endpoint : endpoints) {
+    auto* const queue = static_cast<QueueEndpoint*>(endpoint);
+    queue->post(tag, bytes, static_cast<std::uint32_t>(at / kLineBytes));
+    uses.push_back({queue, queue->sent()});
+  }
 }
 
 inline bool Outbox::send(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                          std::span<const std::byte> head, std::span<const std::byte> body) {
   const std::size_t bytes = head.size() + body.size();
-  std::vector<Use>& slot = slots_[next_];
-  if (bytes > kSlotBytes || !is_free(slot)) return false;
-  for (Endpoint* endpoint : endpoints)
-    if (!static_cast<QueueEndpoint*>(endpoint)->may_post(*this)) return false;
+  Uses& uses = slots_[next_];
+  if (bytes > kSlotBytes || !is_free(uses) || !can_tell(endpoints, *this)) return false;
   std::byte* const place = memory_ + next_ * kSlotBytes;
   for (std::size_t line = 0; line < bytes; line += kLineBytes) base::claim_line(place + line);
   std::memcpy(place, head.data(), head.size());
   std::memcpy(place + head.size(), body.data(), body.size());
-  slot.clear();
-  for (Endpoint* endpoint : endpoints) {
-    auto* const queue = static_cast<QueueEndpoint*>(endpoint);
-    queue->post(tag, bytes, static_cast<std::uint32_t>(next_ * kSlotBytes / kLineBytes));
-    slot.push_back({queue, queue->sent()});
-  }
+  tell(endpoints, tag, bytes, next_ * kSlotBytes, uses);
   next_ = (next_ + 1) % kSlots;
   return true;
+}
+
+inline std::span<std::byte> Outbox::reserve(std::span<Endpoint* const> endpoints,
+                                            std::size_t bytes) {
+  reserved_ = 0;
+  while (reserved_ < kLongSlots && !is_free(long_slots_[reserved_])) ++reserved_;
+  if (reserved_ == kLongSlots || !can_tell(endpoints, *this)) return {};
+  return {memory_ + long_at(reserved_), bytes};
+}
+
+inline void Outbox::commit(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                           std::size_t bytes) {
+  tell(endpoints, tag, bytes, long_at(reserved_), long_slots_[reserved_]);
 }
 
 }  // namespace tutti::transport::fifo

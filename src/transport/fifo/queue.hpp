@@ -193,6 +193,7 @@ class Consumer {
   // The next frame lies in an outbox that this side has not been shown.
   bool wants_outbox() const { return wants_outbox_; }
   MemoryReference outbox() const;
+  const Layout& layout() const { return layout_; }
   void attach_outbox(const std::byte* memory, std::size_t bytes) {
     outbox_ = {memory, bytes};
     wants_outbox_ = false;

@@ -107,10 +107,18 @@ class MemoryTransport final : public Transport {
 
   bool send_to_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                    std::span<const std::byte> head, std::span<const std::byte> body) override {
-    if (!outbox_) [[unlikely]]
-      outbox_.emplace(world_->make_outbox(rank_));
-    return outbox_->send(endpoints, tag, head, body);
+    return outbox().send(endpoints, tag, head, body);
   }
+  std::span<std::byte> reserve_for_all(std::span<Endpoint* const> endpoints,
+                                       std::size_t bytes) override {
+    return outbox().reserve(endpoints, bytes);
+  }
+  void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                      std::size_t bytes) override {
+    outbox().commit(endpoints, tag, bytes);
+  }
+
+  std::span<std::atomic<std::uint64_t>> shared_words() override { return world_->shared_words(); }
 
   // Plain memory serves.
   void* allocate_shareable(std::size_t) override { return nullptr; }
@@ -118,10 +126,16 @@ class MemoryTransport final : public Transport {
 
   bool flushed() const override { return true; }
   std::size_t memory_bytes() const override {
-    return live_.size() * world_->layout().bytes() + (outbox_ ? fifo::Outbox::kBytes : 0);
+    return live_.size() * world_->layout().bytes() + (outbox_ ? outbox_->bytes() : 0);
   }
 
  private:
+  fifo::Outbox& outbox() {
+    if (!outbox_) [[unlikely]]
+      outbox_.emplace(world_->make_outbox(rank_), world_->layout());
+    return *outbox_;
+  }
+
   // True when a peer did something since the last look.
   bool look() {
     bool found = false;

@@ -55,7 +55,8 @@ std::byte* World::make_queue(Rank from, Rank to, int channel) {
 
 std::byte* World::make_outbox(Rank rank) {
   std::byte*& memory = outboxes_[as_size(rank)];
-  memory = static_cast<std::byte*>(::operator new(fifo::Outbox::kBytes, kQueueAlignment));
+  memory =
+      static_cast<std::byte*>(::operator new(fifo::Outbox::bytes_of(layout_), kQueueAlignment));
   return memory;
 }
 

@@ -4,8 +4,11 @@
 // Internal to the memory transport.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transport/fifo/doorbell.hpp"
@@ -27,6 +30,9 @@ class World final : public MemoryWorld {
   // A new queue, published for the rank that receives. Called once per (from, to, channel).
   std::byte* make_queue(Rank from, Rank to, int channel);
 
+  // As Transport::shared_words().
+  std::span<std::atomic<std::uint64_t>> shared_words() { return shared_words_; }
+
   // Memory for a rank's outbox. Called once per rank, by its own thread.
   std::byte* make_outbox(Rank rank);
 
@@ -41,6 +47,7 @@ class World final : public MemoryWorld {
   std::vector<fifo::Doorbell> doorbells_;
   std::vector<std::atomic<std::byte*>> queues_;
   std::vector<std::byte*> outboxes_;  // by rank
+  std::array<std::atomic<std::uint64_t>, kSharedWordCount> shared_words_{};
 };
 
 }  // namespace tutti::transport::memory

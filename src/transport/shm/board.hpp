@@ -1,16 +1,20 @@
 // board.hpp: the doorbells of all ranks of one communicator, in one memory file. Rank 0 makes it
 // and hands it out while the transports are made, so that every rank can wake every other, and say
 // "look at your sockets", before the two have ever talked. Beside them stands what ranks say of
-// each other's plain memory (attach.hpp).
+// each other's plain memory (attach.hpp), and the words in which they agree on things.
 //
 // Does not know how it is handed out.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "transport/fifo/doorbell.hpp"
 #include "transport/shm/attach.hpp"
 #include "transport/shm/file.hpp"
+#include "tutti/transport.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::transport::shm {
@@ -20,7 +24,8 @@ class Board {
   explicit Board(Mapping mapping) : mapping_(std::move(mapping)) {}
 
   static std::size_t bytes(int size) {
-    return static_cast<std::size_t>(size) * (sizeof(fifo::Doorbell) + sizeof(AttachSeat));
+    return static_cast<std::size_t>(size) * (sizeof(fifo::Doorbell) + sizeof(AttachSeat)) +
+           kSharedWordCount * sizeof(std::atomic<std::uint64_t>);
   }
 
   // A file of zeros is a board where nobody sleeps and nobody left.
@@ -32,6 +37,12 @@ class Board {
   AttachSeat* attach_seats(int size) const {
     return reinterpret_cast<AttachSeat*>(mapping_.base() +
                                          static_cast<std::size_t>(size) * sizeof(fifo::Doorbell));
+  }
+
+  // As Transport::shared_words(), of a board for `size` ranks.
+  std::span<std::atomic<std::uint64_t>> shared_words(int size) const {
+    auto* const end = reinterpret_cast<std::byte*>(attach_seats(size) + size);
+    return {reinterpret_cast<std::atomic<std::uint64_t>*>(end), kSharedWordCount};
   }
 
   // Makes `rank` look at its sockets.

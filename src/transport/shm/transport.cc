@@ -159,6 +159,18 @@ class ShmTransport final : public Transport {
                    std::span<const std::byte> head, std::span<const std::byte> body) override {
     return (outbox_ || make_outbox()) && outbox_->send(endpoints, tag, head, body);
   }
+  std::span<std::byte> reserve_for_all(std::span<Endpoint* const> endpoints,
+                                       std::size_t bytes) override {
+    if (!outbox_ && !make_outbox()) return {};
+    return outbox_->reserve(endpoints, bytes);
+  }
+  void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                      std::size_t bytes) override {
+    outbox_->commit(endpoints, tag, bytes);
+  }
+  std::span<std::atomic<std::uint64_t>> shared_words() override {
+    return self_.board.shared_words(size());
+  }
   Result<bool> poll() override;
   void sleep(std::int64_t timeout_us) override;
 
@@ -174,7 +186,7 @@ class ShmTransport final : public Transport {
   bool flushed() const override { return unsent_.empty(); }
   std::size_t memory_bytes() const override {
     return live_.size() * self_.layout.bytes() + Board::bytes(size()) +
-           (outbox_ ? fifo::Outbox::kBytes : 0);
+           (outbox_ ? outbox_->bytes() : 0);
   }
 
  private:
@@ -314,8 +326,8 @@ Result<Endpoint*> ShmTransport::endpoint(Rank peer_rank, int channel) {
 }
 
 bool ShmTransport::make_outbox() {
-  void* const memory = shared_allocate(fifo::Outbox::kBytes);
-  if (memory != nullptr) outbox_.emplace(static_cast<std::byte*>(memory));
+  void* const memory = shared_allocate(fifo::Outbox::bytes_of(self_.layout));
+  if (memory != nullptr) outbox_.emplace(static_cast<std::byte*>(memory), self_.layout);
   return memory != nullptr;
 }
 

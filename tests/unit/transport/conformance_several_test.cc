@@ -131,5 +131,87 @@ TEST_P(TransportConformance, AFrameToSeveralPeersIsNotSentWhereOneHasLeft) {
   EXPECT_FALSE(endpoint(1, 0).peek(frame));
 }
 
+bool writes_once(std::string_view transport) { return transport == "memory" || transport == "shm"; }
+
+// Of any length, among others, until all who were told have released it.
+TEST_P(TransportConformance, FramesAreBuiltOnceForSeveralPeers) {
+  make(4);
+  std::vector<Endpoint*> out;
+  for (const Rank peer : {1, 2, 3}) out.push_back(&endpoint(0, peer));
+  const std::size_t longest = transport(0).frame_bytes_max();
+  std::vector<std::size_t> sizes;
+  std::array<std::uint64_t, 4> received = {};
+  std::minstd_rand random(7);
+  static constexpr std::uint64_t kFrames = 300;
+  std::uint64_t refused = 0;
+  const auto send_one = [&] {
+    const std::size_t bytes = random() % 8 == 0 ? longest : random() % longest + 1;
+    const std::span<std::byte> room = transport(0).reserve_for_all(out, bytes);
+    refused += room.data() == nullptr ? 1 : 0;
+    if (room.data() == nullptr) return;
+    ASSERT_EQ(room.size(), bytes);
+    fill(room, 3, sizes.size());
+    transport(0).commit_for_all(out, static_cast<std::uint32_t>(sizes.size()), bytes);
+    sizes.push_back(bytes);
+  };
+  const bool can = writes_once(GetParam().name);
+  ASSERT_TRUE(eventually([&] {
+    if (sizes.size() < kFrames) send_one();
+    for (const Rank peer : {1, 2, 3}) {
+      Frame frame;
+      Endpoint& in = endpoint(peer, 0);
+      if (received[index(peer)] == sizes.size() || random() % 3 == 0 || !in.peek(frame)) continue;
+      const std::uint64_t number = received[index(peer)]++;
+      EXPECT_EQ(frame.payload.size(), sizes[number]);
+      EXPECT_TRUE(holds(frame.payload, 3, number)) << "rank " << peer << ", " << number;
+      in.release();
+    }
+    return !can || HasFailure() ||
+           std::all_of(received.begin() + 1, received.end(), [](auto n) { return n == kFrames; });
+  }));
+  EXPECT_EQ(sizes.size(), can ? kFrames : 0);
+  EXPECT_GT(refused, 0U) << "room is limited";
+}
+
+TEST_P(TransportConformance, NoFrameIsBuiltWhereOnePeerHasNoRoom) {
+  make(3);
+  std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};
+  endpoint(1, 0);
+  endpoint(2, 0);
+  const std::size_t bytes = transport(0).frame_bytes_max();
+  std::uint64_t sent = 0;
+  const auto send = [&] {
+    const std::span<std::byte> room = transport(0).reserve_for_all(out, bytes);
+    if (room.data() == nullptr) return false;
+    fill(room, 3, sent);
+    transport(0).commit_for_all(out, static_cast<std::uint32_t>(sent++), room.size());
+    return true;
+  };
+  for (int tries = 0; tries < 100; ++tries) {
+    send();
+    poll_all();
+  }
+  ASSERT_EQ(sent > 0, writes_once(GetParam().name));
+  for (std::uint64_t number = 0; number < sent; ++number)
+    ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(1, 0), 3, number, bytes));
+  EXPECT_FALSE(send()) << "rank 2 has read nothing";
+  if (sent == 0) return;
+  ASSERT_NO_FATAL_FAILURE(expect_frame(endpoint(2, 0), 3, 0, bytes));
+  EXPECT_TRUE(send());
+}
+
+// Zeros at first, or none at all.
+TEST_P(TransportConformance, SharedWordsAreTheSameForAll) {
+  make(3);
+  EXPECT_FALSE(writes_once(GetParam().name) && transport(0).shared_words().empty());
+  for (const Rank rank : {0, 1, 2}) {
+    const auto words = transport(rank).shared_words();
+    ASSERT_EQ(words.size(), transport(0).shared_words().empty() ? 0 : kSharedWordCount);
+    for (std::size_t word = 0; word < words.size(); ++word)
+      EXPECT_EQ(words[word].exchange(word + static_cast<std::size_t>(rank) + 1),
+                rank == 0 ? 0 : word + static_cast<std::size_t>(rank));
+  }
+}
+
 }  // namespace
 }  // namespace tutti::transport::conformance

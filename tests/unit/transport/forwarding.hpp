@@ -2,6 +2,7 @@
 // that change one thing about it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -74,6 +75,10 @@ class ForwardingTransport : public Transport {
   bool flushed() const override { return inner_->flushed(); }
   bool delivered() const override { return inner_->delivered(); }
   std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
+  std::span<std::atomic<std::uint64_t>> shared_words() override { return inner_->shared_words(); }
+
+ protected:
+  Transport& inner() { return *inner_; }
 
  private:
   std::unique_ptr<Transport> inner_;
