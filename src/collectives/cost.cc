@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/try.hpp"
@@ -296,6 +297,8 @@ class CostGraphBuilder {
     double payload_ns = 0;
     bool landed = false;
     bool writes = false;
+    bool any_queued = false;
+    const bool written_once = machine_.constants().written_once;
     for (const LoweredOperand& source : lowered.sources) {
       if (source.kind != Operand::Kind::message) {
         chunks.near += source.count;
@@ -329,6 +332,8 @@ class CostGraphBuilder {
                             is_roots_own(program, lowered, destination);
       if (form == DirectForm::pull || in_place) continue;
       writes = true;
+      const bool queued = route != nullptr && form == DirectForm::none && !route->by_sockets;
+      if (queued && written_once && std::exchange(any_queued, true)) continue;
       (route == nullptr || route->in_one_seat ? chunks.near
        : route->by_sockets                    ? chunks.socket
        : form == DirectForm::none             ? chunks.queued

@@ -83,6 +83,9 @@ struct CostConstants {
   // that travels, whatever the algorithm, if its messages are long.
   SharedCoreBytes in_caches{0.4, 2.5, 6, 4, 4.5};
   SharedCoreBytes in_memory{1, 2.5, 2.5, 2.5, 4.5};
+  // Whether what several peers get through queues is written once (Transport::reserve_for_all).
+  // Assumed where it decides: between schedules for plain memory.
+  bool written_once = false;
   // Of the buffers of all ranks of a core: more of them lies in memory. Assumed: what a core has of
   // a server's last level cache.
   double cache_bytes = 32 << 20;

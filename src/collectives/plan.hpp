@@ -31,6 +31,9 @@ struct Plan {
   // and which is quicker is found out under way; null elsewhere.
   std::shared_ptr<const LoweredProgram> pulled = nullptr;
   bool all_meet = false;  // every rank has messages for every other
+  // Instead of this one where buffers turn out to be out of the peers' reach, and another algorithm
+  // is quicker then; null elsewhere. It exchanges addresses all the same: the next ones may not be.
+  std::shared_ptr<const Plan> plain = nullptr;
 };
 
 // The hash that all ranks' calls carry. `groups`: what algorithms of several levels go by.

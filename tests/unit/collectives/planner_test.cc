@@ -38,6 +38,14 @@ PlannerOptions for_gpus() {
   return options;
 }
 
+// On two cores, the first half of the ranks on one of them.
+Planner neighbours_first(int ranks, PlannerOptions options = with_direct()) {
+  Topology topology = *parse_synthetic_topology("2");
+  std::vector<VertexId> placement = default_placement(topology, ranks);
+  std::sort(placement.begin(), placement.end());
+  return Planner(std::move(topology), std::move(placement), std::move(options));
+}
+
 PlanQuery all_reduce(std::size_t bytes) { return {Collective::all_reduce, bytes / 4}; }
 
 const Candidate* find(const Explanation& explanation, std::string_view algorithm) {
@@ -189,6 +197,33 @@ TEST(Planner, SmallCallsAreNotCutForNothing) {
   ASSERT_LT(std::abs(cut->predicted_us / whole->predicted_us - 1), 0.01) << "the test's premise";
   EXPECT_EQ((*planner.plan(query, 0))->algorithm, "direct");
   EXPECT_EQ((*planner.plan(query, 0))->hash, (*planner.plan(query, 1))->hash);
+}
+
+// Between ranks that share cores, where it is another algorithm, and known to all alike.
+TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
+  for (const int ranks : {4, 8}) {
+    Planner planner = neighbours_first(ranks);
+    const auto plan = *planner.plan(all_reduce(kMiB), 0);
+    ASSERT_NE(plan->plain, nullptr) << ranks;
+    EXPECT_EQ(plan->plain->algorithm, "direct");
+    EXPECT_NE(plan->algorithm, "direct");
+    EXPECT_TRUE(plan->settings.direct && plan->plain->settings.direct);
+    EXPECT_EQ(plan->plain->hash, (*planner.plan(all_reduce(kMiB), 1))->plain->hash);
+    EXPECT_EQ((*planner.plan({Collective::broadcast, kMiB}, 0))->plain, nullptr);
+    EXPECT_EQ((*planner.plan(all_reduce(8), 0))->plain, nullptr) << "it is staged anyway";
+    const Explanation explanation = *planner.explain(all_reduce(kMiB));
+    ASSERT_TRUE(explanation.plain);
+    EXPECT_EQ(explanation.plain->algorithm, "direct");
+    EXPECT_THAT(to_text(explanation),
+                HasSubstr("where peers cannot address the buffers: direct instead, predicted "));
+  }
+  EXPECT_EQ((*make("1x4", 4, with_direct()).plan(all_reduce(kMiB), 0))->plain, nullptr);
+  PlannerOptions forced = with_direct();
+  forced.algorithm = "hierarchical";
+  EXPECT_EQ((*neighbours_first(4, forced).plan(all_reduce(kMiB), 0))->plain, nullptr);
+  PlannerOptions direct_only = with_direct();
+  direct_only.lowering = Lowering::direct;
+  EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
 TEST(Planner, RanksThatShareCoresWaitOnce) {

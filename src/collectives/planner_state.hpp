@@ -1,0 +1,106 @@
+// planner_state.hpp: what a Planner keeps: families of priced algorithms, plans that were asked
+// for.
+//
+// Of the planner's own files only (planner.cc, planner_explain.cc).
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "collectives/algorithms/table.hpp"
+#include "collectives/bounds.hpp"
+#include "collectives/cost.hpp"
+#include "collectives/footprint.hpp"
+#include "collectives/planner.hpp"
+#include "collectives/price_table.hpp"
+
+namespace tutti::collectives {
+
+// `plain` is what a direct plan costs where no buffer can be addressed.
+enum class Pricing : std::uint8_t { staged, direct, plain };
+
+// An algorithm for one shape: its schedule, prices, and programs that were asked for.
+struct Entry {
+  const Algorithm* algorithm = nullptr;
+  GroupSizes groups;
+  std::string not_possible;
+  Schedule schedule;
+  std::array<std::optional<PriceTable>, 3> prices;  // by Pricing
+  std::string not_priced;
+  std::optional<ExpressionProof> expression;
+  std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> programs;  // or ordered
+  std::map<Rank, std::shared_ptr<const LoweredProgram>> pulled;
+
+  std::size_t memory_bytes() const {
+    std::size_t bytes = sizeof(Entry) + bytes_of(schedule);
+    for (const auto& price : prices) bytes += price ? price->memory_bytes() : 0;
+    for (const auto& [rank, program] : programs) bytes += kNodeBytes + bytes_of(*program);
+    for (const auto& [rank, program] : pulled) bytes += kNodeBytes + bytes_of(*program);
+    return bytes;
+  }
+};
+
+// A candidate before it is told to people.
+struct Choice {
+  Entry* entry = nullptr;
+  PlanSettings settings;
+  double time_ns = 0;
+  SliceCost slice;
+  double overhead_ns = 0;  // part of slice.busy_ns
+  std::size_t slices = 0;  // on all channels
+  std::string not_possible;
+};
+
+struct Choices {
+  std::vector<Choice> list;  // the one to take comes first
+  bool by_measurement = false;
+  std::string table_refused;
+};
+
+using ShapeKey = std::pair<Collective, Rank>;
+using PlanKey =
+    std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
+
+struct Planner::State {
+  State(Topology t, std::vector<VertexId> p, PlannerOptions o);
+
+  Topology topology;
+  std::vector<VertexId> placement;
+  PlannerOptions options;
+  Machine machine;
+  std::optional<Machine> plain_machine;  // where plain memory is worth plans of its own
+  std::vector<GroupSizes> groups;        // one or more
+  std::map<ShapeKey, std::vector<std::unique_ptr<Entry>>> families;
+  std::map<PlanKey, std::shared_ptr<const Plan>> plans;
+  std::map<ShapeKey, Bounds> bounds;
+
+  int ranks() const { return static_cast<int>(placement.size()); }
+
+  Status check(const PlanQuery& query) const;
+  Result<std::vector<std::unique_ptr<Entry>>*> family(const PlanQuery& query);
+  Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
+                                            const PlanQuery& query);
+  Status price(Entry& entry);
+  bool tries(bool direct) const;
+  std::vector<int> channel_choices() const;
+  std::vector<std::size_t> slice_choices() const;
+  Choice settle(Entry& entry, Pricing pricing, const PlanQuery& query,
+                const std::vector<int>& channels_tried,
+                const std::vector<std::size_t>& slices_tried);
+  void add_choices(Entry& entry, bool forced, const PlanQuery& query, std::vector<Choice>& found);
+  Result<Choices> choices(const PlanQuery& query);
+  std::string not_allowed(const TunedChoice& wanted) const;
+  Result<Choice> choice_as(const PlanQuery& query, const TunedChoice& wanted);
+  void prefer_measured(const PlanQuery& query, Choices& found);
+  std::string limit(const Choice& choice) const;
+  Candidate tell(const Choice& choice, const PlanQuery& query) const;
+  std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
+  std::optional<Choice> plain_choice(const PlanQuery& query, const Choice& usual);
+  Machine& machine_of(Pricing pricing) {
+    return pricing == Pricing::plain ? *plain_machine : machine;
+  }
+};
+
+}  // namespace tutti::collectives
