@@ -22,6 +22,8 @@ namespace {
 // Programs that are kept laid out: as many shapes as a training step calls again and again.
 constexpr std::size_t kProgramsKept = 16;
 
+static_assert(PlainChoice::kWords <= kSharedWordCount);
+
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
@@ -34,6 +36,7 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
       keeps_unsent_(!transport.traits().immediate),
       peers_read_at_once_(transport.traits().direct && transport.traits().immediate),
       transport_attaches_(transport.traits().attaches),
+      plain_choice_(transport.shared_words(), transport.rank() == 0),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -51,12 +54,16 @@ bool Executor::repeats(const Call& call, const collectives::Plan& plan,
          call.signature.type == call_.signature.type && call.custom == nullptr;
 }
 
-Status Executor::start(const Call& call, const collectives::Plan& plan) {
+Status Executor::start(const Call& call, const collectives::Plan& usual) {
   TUTTI_ASSERT(done(), "one call at a time");
   if (!status_.ok()) {
-    pass_on_failure(plan);
+    pass_on_failure(usual);
     return status_;
   }
+  const std::size_t block_bytes = call.signature.count * size_of(call.signature.type);
+  has_plain_plan_ = usual.plain != nullptr;
+  uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(block_bytes);
+  const collectives::Plan& plan = uses_plain_plan_ ? *usual.plain : usual;
   const auto& program = choose_copies(call, plan);
   meets_plain_ = false;
   const bool again = repeats(call, plan, program);
@@ -510,10 +517,11 @@ void Executor::finish() {
     }
   }
   finished_ = true;
+  if (has_plain_plan_) plain_choice_.met(meets_plain_);
   if (is_timed()) note_time(flight::ticks() - all_there_);
   if (!call_.signature.direct) return;
   transport_.end_direct_call();
-  if (is_again_) lay_out_direct_round();
+  if (is_again_ && !has_plain_plan_) lay_out_direct_round();
 }
 
 bool Executor::advance_channels() {

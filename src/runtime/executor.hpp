@@ -35,6 +35,7 @@
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
+#include "runtime/plain_choice.hpp"
 #include "runtime/pull_choice.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
@@ -130,6 +131,9 @@ class Executor {
 
   // Whether the latest call loads copies that it could store, as was agreed before it.
   bool pulls() const { return copies_.now != CopyWay::stored; }
+
+  // Whether it is made by its plan for plain memory, as was agreed before it.
+  bool uses_plain_plan() const { return uses_plain_plan_; }
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -251,6 +255,7 @@ class Executor {
     // The transport moves the message between itself and memory (executor_long.cc).
     bool sends_long = false;
     bool takes_long = false;
+    bool alike = false;  // what goes through queues is written once, for all (told_)
   };
 
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
@@ -321,6 +326,9 @@ class Executor {
                     std::span<const std::byte>& payload);
   std::optional<std::size_t> record_bytes(int channel, std::size_t peer, std::size_t bytes);
   FrameTag note_record_sent(std::size_t peer);
+  bool are_alike(int channel, Operands destinations, std::size_t bytes);
+  bool reserve_alike(Attempt& attempt, Place* place);
+  void commit_alike(std::size_t bytes);
   std::byte* reserve_room(int channel, std::size_t peer, std::size_t bytes);
   void commit_message(int channel, std::size_t peer, std::size_t bytes);
   void run(const Attempt& attempt);
@@ -407,6 +415,10 @@ class Executor {
   template <bool kDirect>
   void finish_messages(const ShortStep& step);
   bool offers_taken(const ShortStep& step);
+  bool reserve_alike(const ShortStep& step, std::size_t bytes);
+  Operands destinations_of(const ShortStep& step) const {
+    return {&program_->operand(step.destinations), step.end - step.destinations};
+  }
   // False, for the step that lacks something of that peer.
   bool missing(std::size_t peer) {
     misses_neighbour_ |= peers_[peer].is_neighbour;
@@ -465,6 +477,9 @@ class Executor {
   // on.
   const bool peers_read_at_once_;
   const bool transport_attaches_;  // as in TransportTraits
+  PlainChoice plain_choice_;
+  bool has_plain_plan_ = false;  // the call has two, and
+  bool uses_plain_plan_ = false;
   PullChoice pull_choice_;
   Status status_;
   bool finished_ = true;
@@ -488,9 +503,14 @@ class Executor {
     std::uint64_t ran = 0;
     std::uint64_t complete = 0;
   } short_done_;
-  OneRound round_;                          // of the call's shape; empty when it is more than that
-  std::size_t posted_ = 0;                  // of its messages
-  std::vector<Endpoint*> told_alike_;       // to whom it sends
+  OneRound round_;                     // of the call's shape; empty when it is more than that
+  std::size_t posted_ = 0;             // of its messages
+  std::vector<Endpoint*> told_alike_;  // to whom it sends
+  // Of the step being tried: who is sent the same, and whose operand stands for all of them.
+  std::vector<Endpoint*> told_;
+  std::uint32_t told_as_ = 0;
+  bool alike_ = false;  // of a short step: it is written once, there
+  std::byte* told_place_ = nullptr;
   std::vector<const std::byte*> messages_;  // by peer: what came in it
   // Of the call's shape, once a call of it was made twice; empty where it is cut, or more than
   // that.

@@ -37,7 +37,7 @@ void Executor::lay_out_direct_round() {
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
-  if (direct_round_.empty() || !done() || !status_.ok()) return false;
+  if (direct_round_.empty() || !done() || !status_.ok() || plan.plain != nullptr) return false;
   if (may_choose()) copies_.now = agreed_way(call.signature);
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;

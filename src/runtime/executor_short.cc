@@ -243,19 +243,32 @@ bool Executor::find_message(const CallOperand& source, std::size_t due,
 template <bool kDirect>
 bool Executor::find_destinations(const ShortStep& step) {
   forget_destinations();
+  const std::size_t bytes = step.elements * element_bytes_;
+  alike_ = are_alike(kWhole, destinations_of(step), bytes);
+  if (alike_ && !reserve_alike(step, bytes)) return false;
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& destination = program_->operand(i);
     std::byte* place = nullptr;
     if (!destination.is_message)
       place = own_memory(destination.buffer) + short_.offset(i);
-    else if (!find_destination<kDirect>(destination, short_.offset(i),
-                                        step.elements * element_bytes_, place))
+    else if (!find_destination<kDirect>(destination, short_.offset(i), bytes, place))
       return false;
-    else if (way_of<kDirect>(destination) == Way::pull)
-      continue;  // only offered
+    else if (place == nullptr)
+      continue;  // only offered, or told of what lies elsewhere
     if (step.kind == StepKind::copy && is_onto_itself(destination, place)) continue;
     add_destination(destination, place);
   }
+  return true;
+}
+
+// False where it is not the turn of one of them.
+bool Executor::reserve_alike(const ShortStep& step, std::size_t bytes) {
+  for (const CallOperand& destination : destinations_of(step))
+    if (destination.is_message && destination.way == Way::staged &&
+        stream(kWhole, destination.stream).sent[at(Way::staged)] != destination.place)
+      return false;
+  told_place_ = transport_.reserve_for_all(told_, bytes).data();
+  alike_ = told_place_ != nullptr;
   return true;
 }
 
@@ -267,6 +280,10 @@ bool Executor::find_destination(const CallOperand& destination, std::size_t offs
   if (way == Way::undecided) return missing(destination.stream);
   if (s.sent[at(way)] != destination.place) return false;
   if (way == Way::pull) return true;
+  if (way == Way::staged && alike_) {
+    if (destination.stream == told_as_) place = told_place_;
+    return true;
+  }
   if (way == Way::staged) {
     place = reserve_room(kWhole, destination.stream, bytes);
     return place != nullptr || missing(destination.stream);
@@ -287,13 +304,16 @@ void Executor::finish_messages(const ShortStep& step) {
     const Way way = way_of<kDirect>(destination);
     const std::uint64_t number = s.sent_before + destination.ordinal;
     ++s.sent[at(way)];
-    if (way == Way::staged)
+    if (way == Way::staged && alike_)
+      continue;
+    else if (way == Way::staged)
       commit_message(kWhole, destination.stream, step.elements * element_bytes_);
     else if (way == Way::push)
       s.endpoint->signal(Signal::produced, number + 1);
     else if (!destination.ready)
       s.endpoint->signal(Signal::offered, number + 1);
   }
+  if (alike_) commit_alike(step.elements * element_bytes_);
   for (const CallOperand& source : sources_of(step)) {
     const Way way = way_of<kDirect>(source);
     if (!source.is_message || way == Way::push) continue;

@@ -16,6 +16,9 @@ using collectives::DirectForm;
 using collectives::ElementRange;
 using collectives::LoweredDependency;
 
+// Of a message: below, a place in each peer's cells is as quick.
+constexpr std::size_t kAlikeBytes = 4096;
+
 std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
 }  // namespace
@@ -204,12 +207,33 @@ bool Executor::find_payload(int channel, std::size_t peer, std::size_t due,
 
 // Point 3, writing.
 bool Executor::destinations_ready(Attempt& attempt) {
-  Place* place = places_.data() + (attempt.step.destinations - attempt.step.sources);
-  for (const CallOperand& destination : program_->destinations(attempt.step)) {
+  const Operands destinations = program_->destinations(attempt.step);
+  attempt.alike = !attempt.sends_long && are_alike(attempt.channel, destinations, attempt.bytes);
+  Place* const first = places_.data() + (attempt.step.destinations - attempt.step.sources);
+  Place* place = first;
+  for (const CallOperand& destination : destinations) {
     if (!destination.is_message)
       *place = {own_memory(destination.buffer), destination.chunk, destination.buffer};
     else if (!destination_ready(attempt, destination, *place))
       return false;
+    ++place;
+  }
+  return !attempt.alike || reserve_alike(attempt, first);
+}
+
+// One place for all that goes through queues, or, where there is none, one in each.
+bool Executor::reserve_alike(Attempt& attempt, Place* place) {
+  const std::span<std::byte> room = transport_.reserve_for_all(told_, attempt.bytes);
+  attempt.alike = room.data() != nullptr;
+  for (const CallOperand& destination : program_->destinations(attempt.step)) {
+    if (destination.is_message && destination.way == Way::staged) {
+      if (!attempt.alike) {
+        *place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
+        if (place->base == nullptr) return false;
+      } else if (destination.stream == told_as_) {
+        *place = {room.data(), -1};
+      }
+    }
     ++place;
   }
   return true;
@@ -222,7 +246,7 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
       // How many of a slice are staged is known once the peer has arrived.
       if (attempt.slice > 0 && !peers_[destination.stream].settled) return false;
       place = {};
-      if (attempt.sends_long) return true;
+      if (attempt.sends_long || attempt.alike) return true;
       place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
       return place.base != nullptr;
     case Way::push:
@@ -270,6 +294,26 @@ void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) 
   const FrameTag tag = note_record_sent(peer);
   const std::size_t before = tag == FrameTag::arrival_with_data ? kArrivalBytes : 0;
   stream(channel, peer).endpoint->commit(static_cast<std::uint32_t>(tag), before + bytes);
+}
+
+// Whether several of these messages go through queues, so that they may be written once; told_ are
+// their endpoints then. Not those that begin with the call's record.
+bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) {
+  if (bytes < kAlikeBytes || destinations.size() < 2) return false;
+  told_.clear();
+  for (const CallOperand& destination : destinations) {
+    if (!destination.is_message || destination.way != Way::staged) continue;
+    const Peer& peer = peers_[destination.stream];
+    if (!peer.arrival_sent) return false;
+    // Where it goes to both, it is stored as for other cores.
+    if (told_.empty() || !peer.is_neighbour) told_as_ = destination.stream;
+    told_.push_back(stream(channel, destination.stream).endpoint);
+  }
+  return told_.size() >= 2;
+}
+
+void Executor::commit_alike(std::size_t bytes) {
+  transport_.commit_for_all(told_, static_cast<std::uint32_t>(FrameTag::data), bytes);
 }
 
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
@@ -329,7 +373,7 @@ void Executor::finish_messages(Attempt& attempt) {
     if (!destination.is_message) continue;
     Stream& s = stream(attempt.channel, destination.stream);
     ++s.sent[at(destination.way)];
-    if (destination.way == Way::staged && !attempt.sends_long)
+    if (destination.way == Way::staged && !attempt.sends_long && !attempt.alike)
       commit_message(attempt.channel, destination.stream, attempt.bytes);
     else if (destination.way == Way::staged)
       continue;
@@ -338,6 +382,7 @@ void Executor::finish_messages(Attempt& attempt) {
     else if (!destination.ready)
       s.endpoint->signal(Signal::offered, number_sent(attempt, destination) + 1);
   }
+  if (attempt.alike) commit_alike(attempt.bytes);
   for (const CallOperand& source : program_->sources(attempt.step)) {
     if (!source.is_message || source.way == Way::push) continue;
     Stream& s = stream(attempt.channel, source.stream);

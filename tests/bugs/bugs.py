@@ -219,7 +219,7 @@ BUGS = [
         FAULTS, EXECUTOR,
         "any_failed |= peer.endpoint->signalled(Signal::failed) != 0;", ""),
     Bug("failure-not-passed-on", "peers of a call that is never made are not told", FAULTS,
-        EXECUTOR, "    pass_on_failure(plan);\n", ""),
+        EXECUTOR, "    pass_on_failure(usual);\n", ""),
     Bug("verdict-next-rank-only", "strict calls are compared with the next rank only", STRICT,
         CHECK, "for (Rank other = 0; other < size_; ++other) {",
         "for (Rank other = (rank_ + 1) % size_; other < size_; other += size_) {"),

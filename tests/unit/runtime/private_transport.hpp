@@ -6,7 +6,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "unit/transport/forwarding.hpp"
 
@@ -43,6 +45,18 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     return mine.get();
   }
 
+  std::span<std::byte> reserve_for_all(std::span<Endpoint* const> endpoints,
+                                       std::size_t bytes) override {
+    return inner().reserve_for_all(inner_ones(endpoints), bytes);
+  }
+  void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
+                      std::size_t bytes) override {
+    ++for_all_;
+    inner().commit_for_all(inner_ones(endpoints), tag, bytes);
+  }
+  // Frames that were written once for several peers.
+  std::size_t for_all() const { return for_all_; }
+
  private:
   class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
    public:
@@ -52,6 +66,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     MemoryReference export_memory(const void* memory, std::size_t bytes) override {
       return shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
     }
+    using ForwardingEndpoint::inner;
     bool attached() const override { return attached_ != nullptr; }
     MemoryReference attach_memory(const void* memory, std::size_t) override {
       return attached_ != nullptr ? MemoryReference::of_attached(memory) : MemoryReference();
@@ -76,8 +91,17 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     Attached* attached_;
   };
 
+  std::span<Endpoint* const> inner_ones(std::span<Endpoint* const> endpoints) {
+    inner_ones_.clear();
+    for (Endpoint* endpoint : endpoints)
+      inner_ones_.push_back(&static_cast<PrivateEndpoint*>(endpoint)->inner());
+    return inner_ones_;
+  }
+
   Shares shares_;
   Attached* attached_;
+  std::size_t for_all_ = 0;
+  std::vector<Endpoint*> inner_ones_;
   std::map<std::pair<Rank, int>, std::unique_ptr<Endpoint>> endpoints_;
 };
 

@@ -28,7 +28,8 @@ struct Calls {
   std::size_t frame_bytes = 4096;
   Attached* attached = nullptr;  // memory that is not shared is copied by the system
   std::size_t streaming_bytes = ExecutorOptions().streaming_bytes;
-  Moved* moved = nullptr;  // the transport moves long messages itself
+  Moved* moved = nullptr;       // the transport moves long messages itself
+  std::string_view plain = {};  // another algorithm, for memory that is not shared
 };
 
 class Rounds {
@@ -61,6 +62,7 @@ class Rounds {
       if (shares)
         transport =
             std::make_unique<PrivateTransport>(std::move(transport), shares, calls.attached);
+      private_.push_back(shares ? static_cast<PrivateTransport*>(transport.get()) : nullptr);
       if (calls.moved != nullptr)
         transport = std::make_unique<MovingTransport>(std::move(transport), *calls.moved);
       transports_.push_back(std::move(transport));
@@ -76,10 +78,13 @@ class Rounds {
       plans_.back().all_meet = (*algorithm)->all_meet();
       if (calls.attached == nullptr || (*algorithm)->all_copy())
         plans_.back().pulled = share(pulled[idx(r)]);
+      if (!calls.plain.empty()) plans_.back().plain = plan_of(calls, calls.plain, r);
     }
   }
 
   int ranks() const { return shape_.ranks; }
+  // Frames that this rank wrote once for several peers. Requires  memory that is not shared.
+  std::size_t written_once(Rank rank) const { return private_[idx(rank)]->for_all(); }
   Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
   const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
   // What `by` was told by `from`.
@@ -197,6 +202,19 @@ class Rounds {
   }
 
  private:
+  std::shared_ptr<const collectives::Plan> plan_of(const Calls& calls, std::string_view algorithm,
+                                                   Rank rank) const {
+    const auto found = collectives::find_algorithm(calls.collective, algorithm);
+    const auto schedule = *collectives::build(**found, shape_.ranks, 0);
+    auto plan = std::make_shared<collectives::Plan>();
+    plan->algorithm = algorithm;
+    plan->settings = {1, calls.frame_bytes, direct_};
+    plan->program =
+        std::make_shared<collectives::LoweredProgram>(collectives::lower(schedule, rank));
+    plan->all_meet = (*found)->all_meet();
+    return plan;
+  }
+
   void check(Rank rank) const {
     const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(rank)].output);
     for (std::size_t i = 0; i < output_elements(shape_); ++i) {
@@ -210,6 +228,7 @@ class Rounds {
   bool direct_;
   bool in_place_;
   std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<PrivateTransport*> private_;  // by rank; null where all memory is shared
   std::vector<std::unique_ptr<Executor>> executors_;
   std::vector<collectives::Plan> plans_;
   std::vector<Buffers> buffers_;

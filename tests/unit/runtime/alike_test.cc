@@ -1,0 +1,67 @@
+// What several peers get alike, through queues: written once, in every algorithm that has such
+// steps, whether a call is cut into slices or not.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "unit/runtime/rounds.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using namespace testing;
+
+bool never() { return false; }
+
+bool has_data(Collective collective) {
+  return collective != Collective::send_recv && collective != Collective::barrier;
+}
+
+// Calls of one algorithm between buffers that no peer can address; returns what rank 0 wrote once.
+std::size_t written_once(const Calls& calls, int ranks, std::size_t count,
+                         const PrivateTransport::Shares& shares = never) {
+  Rounds rounds(calls, ranks, count, false, shares);
+  for (int call = 0; call < 4; ++call) {
+    rounds.together([call](Rank rank) { return (rank + call) % 3; });
+    if (::testing::Test::HasFatalFailure()) return 0;
+  }
+  return rounds.written_once(0);
+}
+
+TEST(Alike, EveryAlgorithmBringsTheSame) {
+  for (const collectives::Algorithm& algorithm : collectives::all_algorithms())
+    for (const int ranks : {3, 4, 5, 8})
+      for (const std::size_t count : {601UL, 5003UL}) {
+        if (!has_data(algorithm.collective) || algorithm.grouped ||
+            !algorithm.shape(ranks, 0, collectives::GroupSizes(1)).ok())
+          continue;
+        SCOPED_TRACE(std::string(algorithm.name) + " " +
+                     std::string(to_string(algorithm.collective)) + " ranks " +
+                     std::to_string(ranks) + " of " + std::to_string(count));
+        ASSERT_NO_FATAL_FAILURE(
+            written_once({algorithm.collective, algorithm.name, true, false, 8192}, ranks, count));
+      }
+}
+
+TEST(Alike, IsWrittenOnce) {
+  const auto once = [](std::string_view algorithm, std::size_t count, std::size_t frame_bytes) {
+    return written_once({Collective::all_reduce, algorithm, true, false, frame_bytes}, 4, count);
+  };
+  EXPECT_EQ(once("direct", 4096, 65536), 4U) << "one slice in each of four calls";
+  EXPECT_EQ(once("direct", 16384, 8192), 4U * 4U) << "four slices";
+  EXPECT_EQ(once("direct", 1024, 65536), 0U) << "short messages have cells";
+  EXPECT_EQ(once("ring", 16384, 8192), 0U) << "nobody gets what another one gets";
+}
+
+// Where some peers can address a buffer and others cannot, each message goes its way.
+TEST(Alike, MixesWithWhatIsStoredDirectly) {
+  for (const std::size_t count : {4096UL, 10007UL})
+    for (const int nth : {2, 3, 5}) {
+      int shown = 0;
+      ASSERT_NO_FATAL_FAILURE(written_once({Collective::all_reduce, "direct", true, false, 8192}, 5,
+                                           count, [&] { return ++shown % nth == 0; }));
+    }
+}
+
+}  // namespace
+}  // namespace tutti::runtime
