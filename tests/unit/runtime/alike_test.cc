@@ -53,6 +53,15 @@ TEST(Alike, IsWrittenOnce) {
   EXPECT_EQ(once("ring", 16384, 8192), 0U) << "nobody gets what another one gets";
 }
 
+// More slices than have places: some go through queues one by one, and then there is no room at
+// all.
+TEST(Alike, GoesOnWhereNothingHasRoom) {
+  const std::size_t once =
+      written_once({Collective::all_gather, "direct", true, false, 8192}, 4, 20011);
+  EXPECT_GT(once, 4U * 4U);
+  EXPECT_LT(once, 4U * 20U) << "the test's premise";
+}
+
 // Where some peers can address a buffer and others cannot, each message goes its way.
 TEST(Alike, MixesWithWhatIsStoredDirectly) {
   for (const std::size_t count : {4096UL, 10007UL})
