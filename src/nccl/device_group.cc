@@ -41,6 +41,13 @@ gpu::GpuCall for_kernels(const Call& call, Collective collective, Rank rank, int
   return made;
 }
 
+gpu::GpuTransfer for_kernels(const Call& call) {
+  const bool sends = call.kind == CallKind::send;
+  const std::size_t bytes = call.count * size_of(call.type);
+  void* const memory = sends ? const_cast<void*>(call.input) : call.output;
+  return {sends, call.peer, bytes > 0 ? static_cast<std::byte*>(memory) : nullptr, bytes};
+}
+
 // Both names of the stream that waits for all others of its context (cudaStreamLegacy is 1).
 bool is_default_stream(const void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 1; }
 
@@ -125,16 +132,26 @@ std::optional<Result<bool>> DeviceGroup::met(Rank rank, bool may_wait) {
     return Result<bool>(met->status);
   }
   if (met->copied) return Result<bool>(true);
-  const std::lock_guard lock(mutex_);
-  if (told_.insert(met->why_kernels).second)
-    log().info(fmt::format("{} ranks: kernels make what copy engines were asked for: {}",
-                           ordinals_.size(), met->why_kernels));
+  tell_once(fmt::format("{} ranks: kernels make what copy engines were asked for: {}",
+                        ordinals_.size(), met->why_kernels));
   return Result<bool>(false);
 }
 
 void DeviceGroup::withdraw(Rank rank) { copies_->withdraw(rank); }
 
-bool DeviceGroup::takes(const Call& call) { return collective_of(call.kind).has_value(); }
+void DeviceGroup::tell_once(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (told_.insert(text).second) log().info(text);
+}
+
+bool DeviceGroup::takes(const Call& call) {
+  if (collective_of(call.kind) || tenancy_->world().shape().lanes > 0) return true;
+  tell_once(
+      fmt::format("{} ranks: ncclSend and ncclRecv in device memory are staged in the host's: "
+                  "ranks are on several hosts",
+                  ordinals_.size()));
+  return false;
+}
 
 Result<bool> DeviceGroup::launch(Rank rank, const Call& call, void* stream) {
   const auto collective = collective_of(call.kind);
@@ -147,13 +164,18 @@ Result<bool> DeviceGroup::launch(Rank rank, const Call& call, void* stream) {
   return true;
 }
 
+Status DeviceGroup::launch_transfers(Rank rank, std::span<const Call> calls, void* stream) {
+  TUTTI_TRY(check_stream(rank, calls.front(), stream));
+  gpu::GpuCall made;
+  for (const Call& call : calls) made.transfers.push_back(for_kernels(call));
+  return this->rank(rank).call(made, stream);
+}
+
 std::uint64_t DeviceGroup::register_memory(Rank rank, const void* memory, std::size_t bytes) {
   const auto made = this->rank(rank).register_memory(memory, bytes);
   if (made.ok()) return *made;
-  const std::lock_guard lock(mutex_);
-  if (told_.insert(made.status().message()).second)
-    log().info(fmt::format("rank {}: registered memory goes through slots: {}", rank,
-                           made.status().message()));
+  tell_once(fmt::format("rank {}: registered memory goes through slots: {}", rank,
+                        made.status().message()));
   return 0;
 }
 

@@ -4,7 +4,7 @@
 //
 // What kernels do not do is left to others, and all ranks come to the same answer by themselves,
 // because it depends on nothing but the kind of call and what all of them share: transfers between
-// two ranks, and what the encoder refuses.
+// two ranks where there are several hosts, and what the encoder refuses.
 //
 // Does not know handles, groups of calls, or how calls are staged.
 #pragma once
@@ -65,13 +65,17 @@ class DeviceGroup {
   std::optional<Result<bool>> met(Rank rank, bool may_wait);
   void withdraw(Rank rank);
 
-  // Whether kernels do calls of this kind.
-  static bool takes(const Call& call);
+  // Whether kernels do calls of this kind; why they do not is told once (NCCL_DEBUG=INFO).
+  bool takes(const Call& call);
   // Puts the call on the stream; false: kernels cannot do it, on any rank, and nothing has
   // happened. Requires  takes(); check() approves of it; the context of the rank's device has the
   // stream. Blocking  at the first such call of a rank: until the device has been told of it.
   // Errors    invalid_argument: this rank's call cannot be right; what an earlier one failed with.
   Result<bool> launch(Rank rank, const Call& call, void* stream);
+
+  // Puts sends and receives on the stream as one launch, which goes on when all are done.
+  // Requires, blocking, errors  as launch(). Ensures  other ranks than their peers need not call.
+  Status launch_transfers(Rank rank, std::span<const Call> calls, void* stream);
 
   // From now on calls whose buffers are in this memory go direct where ranks are processes of one
   // host, as soon as all of them have it mapped; why it cannot be is told once (NCCL_DEBUG=INFO).
@@ -100,6 +104,7 @@ class DeviceGroup {
   runtime::gpu::GpuRank& rank(Rank rank) const { return tenancy_->world().rank(rank); }
   std::size_t ranks_here() const;  // fewer than there are: it has joined others
   Status check_stream(Rank rank, const Call& call, void* stream);
+  void tell_once(const std::string& text);
 
   const std::vector<int> ordinals_;  // by rank; kElsewhere: of another group
   Stock& stock_;

@@ -21,6 +21,8 @@ namespace cuda = transport::cuda;
 
 namespace {
 
+constexpr const char* kOnStream = "a call on a stream";
+
 // How many libraries this process has loaded so far.
 unsigned long long libraries_loaded() {
   unsigned long long count = 0;
@@ -52,7 +54,7 @@ bool in_host_memory(std::span<const Call> calls, Rank rank, int size) {
 void tell(Comm& comm, const Status& why) {
   if (why.code() == StatusCode::invalid_argument || why.code() == StatusCode::unsupported)
     static_cast<void>(comm.note(Status(StatusCode::mismatch, why.message(), why.culprit())));
-  report("a call on a stream", why);
+  report(kOnStream, why);
 }
 
 }  // namespace
@@ -121,7 +123,7 @@ Status DeviceSide::make_worker(Comm& comm) {
 }
 
 Result<bool> DeviceSide::is_for_kernels(const Comm& comm, const Call& call) const {
-  if (!group_ || !DeviceGroup::takes(call)) return false;
+  if (!group_ || !group_->takes(call)) return false;
   return is_in_device_memory(*loaded_driver(), call, comm.rank(), comm.size(), place_.ordinal);
 }
 
@@ -159,17 +161,18 @@ Status DeviceSide::launch_or_stage(Comm& comm, Enqueuing& enqueuing) {
 }
 
 // Ranks may group what they call in different ways, but collectives come in the same order on all:
-// none may get before another that is to be staged. Transfers have no place in that order.
+// none may get before another that is to be staged. Transfers have no place in that order; they are
+// one launch at its end, because any of them may wait for any other one at some third rank.
 Result<bool> DeviceSide::advance(Comm& comm, Enqueuing& enqueuing, bool may_wait) {
   const std::lock_guard lock(mutex_);
   for (; enqueuing.next < enqueuing.calls.size(); ++enqueuing.next) {
     const Call& call = enqueuing.calls[enqueuing.next];
-    if (call.kind == CallKind::send || call.kind == CallKind::recv) {
-      enqueuing.transfers.push_back(call);
-      continue;
-    }
     const auto for_kernels = is_for_kernels(comm, call);
     TUTTI_TRY(for_kernels);
+    if (call.kind == CallKind::send || call.kind == CallKind::recv) {
+      (*for_kernels ? enqueuing.transfers : enqueuing.staged_transfers).push_back(call);
+      continue;
+    }
     if (!*for_kernels) {
       enqueuing.staged.push_back(call);
       continue;
@@ -184,8 +187,11 @@ Result<bool> DeviceSide::advance(Comm& comm, Enqueuing& enqueuing, bool may_wait
     if (!copied) TUTTI_TRY(launch_or_stage(comm, enqueuing));
   }
   std::vector<Call>& rest = enqueuing.staged;
-  rest.insert(rest.end(), enqueuing.transfers.begin(), enqueuing.transfers.end());
+  const std::vector<Call>& staged = enqueuing.staged_transfers;
+  rest.insert(rest.end(), staged.begin(), staged.end());
   TUTTI_TRY(launch_staged(comm, enqueuing.stream, rest));
+  if (!enqueuing.transfers.empty())
+    TUTTI_TRY(group_->launch_transfers(comm.rank(), enqueuing.transfers, enqueuing.stream));
   return true;
 }
 
@@ -225,6 +231,13 @@ Result<bool> DeviceSide::enqueue(Comm& comm, void* stream, std::vector<Call> cal
   TUTTI_TRY(begun);
   if (!*begun) return false;
   return advance(comm, **begun, true);
+}
+
+Status DeviceSide::kernel_failure(Rank rank) const {
+  if (!group_) return Status();
+  Status failure = group_->failure(rank);
+  if (!failure.ok() && !is_told_.exchange(true)) report(kOnStream, failure);
+  return failure;
 }
 
 void DeviceSide::finish(Rank rank) {

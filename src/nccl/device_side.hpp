@@ -6,6 +6,7 @@
 // there is no device memory that could be asked about.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -58,7 +59,8 @@ class DeviceSide {
     std::size_t next = 0;      // of them
     bool has_come = false;     // to the meeting in the next one
     std::vector<Call> staged;  // to be launched together
-    std::vector<Call> transfers;
+    std::vector<Call> staged_transfers;
+    std::vector<Call> transfers;  // for one kernel
 
     // How far it is.
     std::pair<std::size_t, bool> place() const { return {next, has_come}; }
@@ -75,7 +77,8 @@ class DeviceSide {
 
   // True when the calls are on the stream now, which goes on when they are done; false when they
   // are in host memory and no stream was given: then they are the caller's to make, and it is their
-  // turn. Collectives are made in their order, transfers between two ranks after them.
+  // turn. Collectives are made in their order, transfers between two ranks after them; those that
+  // are staged before the others.
   // Blocking  in the latter case, until those are made that were enqueued before; and for ranks
   // that
   //           are to meet in a call.
@@ -91,8 +94,9 @@ class DeviceSide {
     return group_ && registration != 0 ? group_->deregister_memory(rank, registration) : Status();
   }
 
-  // How the calls went that kernels have made by now.
-  Status kernel_failure(Rank rank) const { return group_ ? group_->failure(rank) : Status(); }
+  // How the calls went that kernels have made by now. The first time that it is a failure it
+  // becomes the last error of the process, as that of a call which is staged does.
+  Status kernel_failure(Rank rank) const;
   // Ends those that kernels make or are to make. Threading: any thread.
   void abort_kernels(Rank rank) {
     if (group_) group_->abort(rank);
@@ -114,7 +118,8 @@ class DeviceSide {
   Status launch_staged(Comm& comm, void* stream, std::vector<Call>& calls);
 
   std::shared_ptr<DeviceGroup> group_;  // as it is once the communicator is ready
-  std::mutex mutex_;                    // guards what follows
+  mutable std::atomic<bool> is_told_{false};
+  std::mutex mutex_;  // guards what follows
   DevicePlace place_;
   std::unique_ptr<StreamWorker> worker_;
 };

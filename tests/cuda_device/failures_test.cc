@@ -69,8 +69,12 @@ TEST_F(CudaDeviceFailures, WhateverFailsInMakingOneIsNamed) {
     EXPECT_THAT(status.message(),
                 HasSubstr(name.substr(0, name.find("_v2")) + ": CUDA_ERROR_LAUNCH_FAILED"));
   }
-  fail_next("cuModuleGetFunction", 500, 3);
-  EXPECT_THAT(refusal().message(), HasSubstr("tutti_gpu_int32: CUDA_ERROR_NOT_FOUND"));
+  const std::pair<int, const char*> kernels[] = {{1, "exchange"}, {4, "int32"}};
+  for (const auto& [before, name] : kernels) {
+    fail_next("cuModuleGetFunction", 500, before);
+    EXPECT_THAT(refusal().message(),
+                HasSubstr("tutti_gpu_" + std::string(name) + ": CUDA_ERROR_NOT_FOUND"));
+  }
   EXPECT_TRUE(refusal().ok()) << "nothing fails any more";
 }
 

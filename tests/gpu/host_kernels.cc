@@ -35,4 +35,10 @@ bool run_kernel(std::optional<DataType> reduces, Block& block, Team team, const 
   return kernel(block, team, world, program, call, channel);
 }
 
+bool run_exchange(Block& block, Team team, const DeviceWorld& world, const DeviceExchange& exchange,
+                  std::uint32_t number) {
+  HostPolicy policy(block.barrier, team);
+  return Exchange<HostPolicy>(policy, block.exchange, world, exchange, number).run();
+}
+
 }  // namespace tutti::runtime::gpu

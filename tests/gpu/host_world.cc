@@ -27,6 +27,7 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
     memory->regions.resize(2 * std::size_t{shape.ranks});
     memory->peers.resize(shape.streams());
     memory->sequences.resize(shape.channels);
+    memory->lanes.resize(2 * shape.lane_states());
     ranks_.push_back(std::move(memory));
   }
   for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) {
@@ -51,7 +52,8 @@ HostWorld::HostWorld(ControlShape shape, std::uint32_t threads) : shape_(shape),
                     memory.sequences.data(),
                     &memory.error,
                     nullptr,
-                    nullptr};
+                    nullptr,
+                    memory.lanes.data()};
   }
 }
 
@@ -69,37 +71,54 @@ void HostWorld::share(Rank rank, std::byte* arena) {
 
 bool HostWorld::run(std::span<const Job> jobs, Before before, void* context) {
   std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<std::unique_ptr<Barrier>> barriers;
   std::vector<std::thread> threads;
   std::atomic<bool> all_well = true;
-  for (std::size_t rank = 0; rank < shape_.ranks; ++rank)
+  for (std::size_t rank = 0; rank < shape_.ranks; ++rank) {
+    Barrier& all = *barriers.emplace_back(std::make_unique<Barrier>(shape_.channels * threads_));
     for (std::uint32_t channel = 0; channel < shape_.channels; ++channel) {
       Block& block = *blocks.emplace_back(std::make_unique<Block>(threads_));
       for (std::uint32_t thread = 0; thread < threads_; ++thread)
         threads.emplace_back([&, rank, channel, thread] {
-          if (!run_thread(block, {thread, threads_}, rank, channel, jobs, before, context))
+          if (!run_thread({block, all, rank, channel}, {thread, threads_}, jobs, before, context))
             all_well = false;
         });
     }
+  }
   for (std::thread& thread : threads) thread.join();
   return all_well;
 }
 
-bool HostWorld::run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
-                           std::span<const Job> jobs, Before before, void* context) {
-  HostPolicy policy(block.barrier, team);
+bool HostWorld::run_thread(const Place& place, Team team, std::span<const Job> jobs, Before before,
+                           void* context) {
+  HostPolicy policy(place.block.barrier, team);
+  // Lanes go from block to block, so that one launch is over before the next one begins.
+  const bool exchanges =
+      std::any_of(jobs.begin(), jobs.end(), [](const Job& job) { return !job.exchanges.empty(); });
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const Job& job = jobs[j];
-    if (job.absent == static_cast<Rank>(rank)) return true;
-    const DeviceCall& call = job.calls[rank];
-    if (channel >= call.channels) continue;
-    if (before != nullptr && team.thread == 0 && channel == 0) before(context, rank, j);
+    if (job.absent == static_cast<Rank>(place.rank)) return true;
+    if (before != nullptr && team.thread == 0 && place.channel == 0) before(context, place.rank, j);
+    if (exchanges) place.all.meet(false);
     policy.sync();
-    const bool well = run_kernel(job.reduces, block, team, ranks_[rank]->world,
-                                 (*job.programs)[rank].header(), call, channel);
+    const bool well = run_job(place, team, job);
     policy.sync();  // as one kernel ends before the next one begins
-    if (!well) return false;
+    if (exchanges ? place.all.meet(!well) : !well) return false;
   }
   return true;
+}
+
+bool HostWorld::run_job(const Place& place, Team team, const Job& job) {
+  const DeviceWorld& world = ranks_[place.rank]->world;
+  if (!job.exchanges.empty()) {
+    const DeviceExchange* const exchange = job.exchanges[place.rank];
+    if (exchange == nullptr || place.channel >= exchange->blocks) return true;
+    return run_exchange(place.block, team, world, *exchange, place.channel);
+  }
+  const DeviceCall& call = job.calls[place.rank];
+  if (place.channel >= call.channels) return true;
+  return run_kernel(job.reduces, place.block, team, world, (*job.programs)[place.rank].header(),
+                    call, place.channel);
 }
 
 void HostWorld::put_up_gates() {
@@ -146,6 +165,12 @@ SlotHeader HostWorld::header(Rank rank, Rank peer, std::uint64_t number) const {
   const Memory& memory = *ranks_[static_cast<std::size_t>(rank)];
   return *reinterpret_cast<const SlotHeader*>(memory.inboxes[static_cast<std::size_t>(peer)] +
                                               shape_.header_at(0, number));
+}
+
+std::uint64_t HostWorld::messages_sent(Rank rank, Rank peer, std::uint32_t lane) const {
+  return ranks_[static_cast<std::size_t>(rank)]
+      ->lanes[std::size_t{lane} * shape_.ranks + static_cast<std::size_t>(peer)]
+      .messages;
 }
 
 void HostWorld::set_flagged_messages(std::uint64_t count) {

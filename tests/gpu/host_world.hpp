@@ -22,6 +22,8 @@ struct Job {
   std::optional<DataType> reduces;  // none: it only moves bytes
   std::vector<DeviceCall> calls;    // by rank
   Rank absent = -1;                 // this rank does not come
+  // Instead, by rank: what it does with others; null: nothing.
+  std::vector<const DeviceExchange*> exchanges;
 };
 
 class HostWorld {
@@ -56,6 +58,8 @@ class HostWorld {
   std::uint64_t last_arrival(Rank rank, Rank peer, std::uint32_t channel) const;
   // Of the message of this number, from 0, on channel 0 from `peer` to `rank`.
   SlotHeader header(Rank rank, Rank peer, std::uint64_t number) const;
+  // How many messages `rank` has sent to `peer` on a lane of transfers.
+  std::uint64_t messages_sent(Rank rank, Rank peer, std::uint32_t lane) const;
   // As if so many messages had been sent through all queues of low latency.
   void set_flagged_messages(std::uint64_t count);
 
@@ -73,11 +77,20 @@ class HostWorld {
     std::vector<std::uint64_t> visits;
     std::vector<PeerState> peers;
     std::vector<std::uint64_t> sequences;
+    std::vector<LaneState> lanes;
     ErrorRecord error;
     DeviceWorld world;
   };
-  bool run_thread(Block& block, Team team, std::size_t rank, std::uint32_t channel,
-                  std::span<const Job> jobs, Before before, void* context);
+  // One block, and all blocks of its rank.
+  struct Place {
+    Block& block;
+    Barrier& all;
+    std::size_t rank;
+    std::uint32_t channel;
+  };
+  bool run_thread(const Place& place, Team team, std::span<const Job> jobs, Before before,
+                  void* context);
+  bool run_job(const Place& place, Team team, const Job& job);
   std::byte* control(std::size_t rank);
   std::byte* payloads(std::size_t rank, std::size_t peer);
 

@@ -16,7 +16,7 @@ import sys
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
          "float64", "float8_e4m3", "float8_e5m2")
-KERNELS = ("tutti_gpu_bytes",) + tuple("tutti_gpu_" + name for name in TYPES)
+KERNELS = ("tutti_gpu_bytes", "tutti_gpu_exchange") + tuple("tutti_gpu_" + name for name in TYPES)
 # Of 512 threads a block; more would not be launched.
 REGISTERS_MAX = 128
 

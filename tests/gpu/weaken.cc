@@ -13,6 +13,7 @@
 #include "cases.hpp"
 #include "collectives/algorithms/table.hpp"
 #include "collectives/lowering.hpp"
+#include "exchange_trial.hpp"
 
 namespace tutti::runtime::gpu {
 namespace {
@@ -192,6 +193,17 @@ bool come() {
   return well && gated.trial.judge().empty();
 }
 
+// News goes one way, as in a broadcast; through slots, or from where it lies.
+bool exchange(bool offered) {
+  HostWorld world({2, 1, 2, 512, 256, 1}, 2);
+  ExchangeTrial trial(world, {{0, 1, 2000, offered}});
+  const std::vector<Job> jobs(kTimes, trial.job());
+  const auto refill = [](void* context, std::size_t rank, std::size_t) {
+    static_cast<ExchangeTrial*>(context)->fill(rank);
+  };
+  return world.run(jobs, refill, &trial) && trial.judge().empty();
+}
+
 int main_of(int count, char** values) {
   if (count > 1) {
     for (int site = 0; site < kSiteCount; ++site)
@@ -205,6 +217,7 @@ int main_of(int count, char** values) {
   well = grant_after_use() && well;
   well = withdraw() && well;
   well = come() && well;
+  for (const bool offered : {false, true}) well = exchange(offered) && well;
   for (const Scenario& scenario : kScenarios) well = play(scenario) && well;
   return well ? 0 : 1;
 }

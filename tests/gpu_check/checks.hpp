@@ -31,6 +31,8 @@ void check_results(runtime::gpu::Device& device, const Extent& extent, Report& r
 void check_graphs(runtime::gpu::Device& device, const Extent& extent, Report& report);
 // Calls of all ranks in one graph.
 void check_joint_graphs(runtime::gpu::Device& device, const Extent& extent, Report& report);
+// What pairs of ranks send each other.
+void check_transfers(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_abort(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_deadline(runtime::gpu::Device& device, const Extent& extent, Report& report);
 void check_refusal(runtime::gpu::Device& device, const Extent& extent, Report& report);

@@ -236,6 +236,7 @@ void check_all(const Wishes& wishes, const Devices& devices, Report& report) {
   if (wishes.under_tool) return;
   check_graphs(device, extent, report);
   check_joint_graphs(device, extent, report);
+  check_transfers(device, extent, report);
   check_abort(device, extent, report);
   check_deadline(device, extent, report);
   check_refusal(device, extent, report);

@@ -24,8 +24,12 @@ void run(const Launch& launch) {
     Block& block = *blocks.emplace_back(std::make_unique<Block>(launch.threads));
     for (std::uint32_t thread = 0; thread < launch.threads; ++thread)
       threads.emplace_back([&, channel, thread] {
-        run_kernel(launch.reduces, block, {thread, launch.threads}, *launch.world, *launch.program,
-                   *launch.call, channel);
+        const Team team{thread, launch.threads};
+        if (launch.exchange != nullptr)
+          run_exchange(block, team, *launch.world, *launch.exchange, channel);
+        else
+          run_kernel(launch.reduces, block, team, *launch.world, *launch.program, *launch.call,
+                     channel);
       });
   }
   for (std::thread& thread : threads) thread.join();

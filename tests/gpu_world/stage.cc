@@ -83,8 +83,14 @@ Status Stage::copy_images() {
 GpuCall Stage::call_of(Rank rank) const {
   std::byte* const arena = seats_[static_cast<std::size_t>(rank)].arena;
   const CallData::Seat& at = data_.seat(rank);
-  GpuCall call{what_.collective,    what_.type,           what_.op,   what_.root,
-               arena + at.input_at, arena + at.output_at, what_.count};
+  GpuCall call;
+  call.collective = what_.collective;
+  call.type = what_.type;
+  call.op = what_.op;
+  call.root = what_.root;
+  call.input = arena + at.input_at;
+  call.output = arena + at.output_at;
+  call.count = what_.count;
   call.has_factor = what_.scaled;
   if (what_.scaled) call.factor = factor_of(rank, what_.type);
   return call;

@@ -4,18 +4,7 @@
 // Every wait is a loop on one word of the rank's own control memory. It ends when the number has
 // come, when somebody says that the call has failed, or at the deadline; then the first one to fail
 // writes down why, tells everybody, and all threads of the block leave together at the next sync.
-//
-// A Policy says what threads, synchronisation, memory order and time are: on a GPU
-// (cuda_policy.cuh) or on threads of a processor, under tests. It has
-//   team()                       this thread's number, and how many there are in the block
-//   sync(), sync_or(flag)        all threads of the block; the second tells whether any had a flag
-//   store_release(site, p, v), load_acquire(site, p)    at the scope of the system
-//   store_relaxed(p, v), load_relaxed(p)                the same
-//   store_first(p, v), load_later(p)                    the same, of which no load comes before a
-//                                                       store that the thread made earlier
-//   claim(p)                     whether this one is the first, in this rank
-//   store_word(p, data, flag), load_word(p, flag, data) both halves at once
-//   now_ns(), pause()
+// kernel_block.hpp says what a Policy has.
 //
 // Knows nothing of steps; interpret.hpp does.
 #pragma once
@@ -25,7 +14,7 @@
 
 #include "runtime/gpu/device_cut.hpp"
 #include "runtime/gpu/device_program.hpp"
-#include "runtime/gpu/device_world.hpp"
+#include "runtime/gpu/kernel_block.hpp"
 #include "runtime/gpu/passes.hpp"
 #include "runtime/gpu/sites.hpp"
 
@@ -76,13 +65,18 @@ struct Wait {
 };
 
 template <class Policy>
-class CallContext {
+class CallContext : public KernelBlock<Policy> {
  public:
+  using Block = KernelBlock<Policy>;
+
   TUTTI_HOST_DEVICE CallContext(Policy& policy, BlockShared& shared, const DeviceWorld& world,
                                 const ProgramHeader& program)
-      : policy_(policy), shared_(shared), world_(world), program_(program) {}
+      : Block(policy, world), shared_(shared), program_(program) {}
 
  protected:
+  using Block::policy_;
+  using Block::world_;
+
   // ---- Where things are ----
 
   TUTTI_HOST_DEVICE std::uint32_t channel() const { return shared_.cut.channel; }
@@ -103,23 +97,15 @@ class CallContext {
   // Writes down and tells the first failure of this rank. The culprit is a rank + 1, or 0.
   TUTTI_HOST_DEVICE void fail(Why why, Awaited awaited, std::uint32_t peer, std::uint32_t culprit,
                               Moment moment) {
-    ErrorRecord& error = *world_.error;
-    if (!policy_.claim(&error.claimed)) return;
-    error.why = why;
-    error.channel = channel();
-    error.step = moment.step;
-    error.slice = moment.slice;
-    error.awaited = awaited;
-    error.peer = peer;
-    error.culprit = culprit;
-    policy_.store_release(Site::error_post, &error.ready, std::uint64_t{1});
-    for (std::uint32_t rank = 0; rank < world_.shape.ranks; ++rank)
-      policy_.store_relaxed(world_.notices[rank], make_notice(why, culprit));
-  }
-
-  // What somebody has told this rank of a failure, or 0.
-  TUTTI_HOST_DEVICE std::uint64_t notice() const {
-    return policy_.load_relaxed(world_.notices[world_.rank]);
+    Failure failure;
+    failure.why = why;
+    failure.awaited = awaited;
+    failure.peer = peer;
+    failure.culprit = culprit;
+    failure.channel = channel();
+    failure.step = moment.step;
+    failure.slice = moment.slice;
+    this->post(failure);
   }
 
   // What a rank stores that is in the call that this one is in.
@@ -172,9 +158,7 @@ class CallContext {
     }
   }
 
-  Policy& policy_;
   BlockShared& shared_;
-  const DeviceWorld& world_;
   const ProgramHeader& program_;
 };
 

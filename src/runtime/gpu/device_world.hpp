@@ -8,6 +8,9 @@
 // waits for always lies in its own memory, and a word has one writer, so that nobody ever resets
 // anything: all numbers only grow, over all calls.
 //
+// What only two ranks do (device_exchange.hpp) has lanes of its own in each inbox, which
+// collectives do not use: other ranks need not know how often two have met.
+//
 // What changes from call to call stands in memory, too (DeviceCall), or is advanced by the kernel
 // itself (PeerState, sequences): a captured graph launches the same kernel with the same arguments
 // again, and it is the next call.
@@ -65,6 +68,20 @@ struct SlotHeader {
   std::uint64_t bytes = 0;  // of the payload, to a multiple of kVectorBytes
 };
 
+// What `from` tells the owner of one lane of transfers between the two. Numbers are of messages,
+// over all launches.
+struct alignas(128) LaneBox {
+  std::uint64_t sent = 0;      // messages to the owner
+  std::uint64_t received = 0;  // of those that the owner sent: that have been read
+};
+
+// What is told of a message on a lane.
+struct LaneHeader {
+  std::uint64_t transfer_bytes = 0;  // of all that is sent with it; both ends name the same
+  MemoryRef offered;  // where the rest of the sender's part lies; none: the next bytes of it stand
+                      // in the slot
+};
+
 // Four bytes with the flag that says whose they are, loaded and stored at once.
 struct alignas(8) FlaggedWord {
   std::uint32_t data = 0;
@@ -79,6 +96,7 @@ struct ControlShape {
   std::uint32_t slots = 4;          // of each queue; at least 2
   std::uint32_t slot_bytes = 0;     // a multiple of kVectorBytes
   std::uint32_t flagged_bytes = 0;  // low latency; a multiple of kUnitBytes
+  std::uint32_t lanes = 0;          // of transfers from one rank to another; 0: there are none
 
   static constexpr std::size_t kNoticeBytes = 128;
 
@@ -88,6 +106,8 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t streams() const {
     return static_cast<std::size_t>(channels) * ranks;
   }
+  // Of one direction: the states of all lanes.
+  TUTTI_HOST_DEVICE std::size_t lane_states() const { return std::size_t{lanes} * ranks; }
   // Twice the payload, and a unit that says what it is.
   TUTTI_HOST_DEVICE std::size_t flagged_stride() const {
     return 2 * (std::size_t{flagged_bytes} + kUnitBytes);
@@ -107,8 +127,18 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t flagged_at(std::uint32_t channel, std::uint64_t number) const {
     return header_at(channels, 0) + slot(channel, number) * flagged_stride();
   }
+  // A lane: its box, the headers of its messages, and their payloads.
+  TUTTI_HOST_DEVICE std::size_t lane_at(std::uint32_t lane) const {
+    return aligned(flagged_at(channels, 0)) + lane * lane_bytes();
+  }
+  TUTTI_HOST_DEVICE std::size_t lane_header_at(std::uint64_t number) const {
+    return sizeof(LaneBox) + number % slots * sizeof(LaneHeader);
+  }
+  TUTTI_HOST_DEVICE std::size_t lane_payload_at(std::uint64_t number) const {
+    return lane_payloads_at() + number % slots * slot_bytes;
+  }
   // The payloads of all slots, which stand last, and where one of them lies among them.
-  TUTTI_HOST_DEVICE std::size_t payloads_at() const { return aligned(flagged_at(channels, 0)); }
+  TUTTI_HOST_DEVICE std::size_t payloads_at() const { return lane_at(lanes); }
   TUTTI_HOST_DEVICE std::size_t payload_at(std::uint32_t channel, std::uint64_t number) const {
     return slot(channel, number) * slot_bytes;
   }
@@ -123,6 +153,12 @@ struct ControlShape {
   TUTTI_HOST_DEVICE std::size_t bytes() const { return inbox_at(ranks); }
 
  private:
+  TUTTI_HOST_DEVICE std::size_t lane_payloads_at() const {
+    return aligned(sizeof(LaneBox) + slots * sizeof(LaneHeader));
+  }
+  TUTTI_HOST_DEVICE std::size_t lane_bytes() const {
+    return aligned(lane_payloads_at() + std::size_t{slots} * slot_bytes);
+  }
   TUTTI_HOST_DEVICE static std::size_t aligned(std::size_t bytes) {
     return (bytes + alignof(Mailbox) - 1) / alignof(Mailbox) * alignof(Mailbox);
   }
@@ -143,6 +179,17 @@ struct PeerState {
   std::uint32_t unused = 0;
 };
 
+// Where a rank stands on one lane in one direction, in its own memory; of one launch, only the
+// block uses it that the lane belongs to.
+struct LaneState {
+  std::uint64_t messages = 0;  // sent or received, over all launches
+  // Of this launch.
+  std::uint64_t done = 0;      // bytes of its part of that transfer
+  std::uint64_t offered = 0;   // the number of the last message that offers memory; 0: none does
+  std::uint32_t transfer = 0;  // the one that is under way
+  std::uint32_t unused = 0;
+};
+
 // Why a call failed. As the upper half of a notice, none is no notice.
 enum class Why : std::uint32_t {
   none,
@@ -157,17 +204,26 @@ enum class Why : std::uint32_t {
 // What was waited for.
 enum class Awaited : std::uint32_t { nothing, arrival, data, room, grant, taken };
 
-// The first failure of a rank.
-struct ErrorRecord {
-  std::uint32_t claimed = 0;
+// What failed: a call of all ranks, or transfers that two ranks agree on.
+enum class Work : std::uint32_t { collective, transfers };
+
+// What a block knows of a failure.
+struct Failure {
   Why why = Why::none;
-  std::uint64_t ready = 0;  // published last
-  std::uint32_t channel = 0;
-  std::uint32_t step = 0;
-  std::uint64_t slice = 0;
   Awaited awaited = Awaited::nothing;
   std::uint32_t peer = 0;     // the one that was waited for
   std::uint32_t culprit = 0;  // rank + 1 of the one that is missing or told of a failure; or 0
+  Work work = Work::collective;
+  std::uint32_t channel = 0;  // or lane
+  std::uint32_t step = 0;     // or transfer, by its place among those of the launch
+  std::uint32_t unused = 0;
+  std::uint64_t slice = 0;  // or bytes of the lane's part that are through
+};
+
+// The first failure of a rank.
+struct ErrorRecord : Failure {
+  std::uint64_t ready = 0;  // published last
+  std::uint32_t claimed = 0;
   std::uint32_t unused = 0;
 };
 
@@ -205,6 +261,8 @@ struct DeviceWorld {
   // By channel, odd while its block is in a call in which memory may be touched directly. The host
   // closes a gate, then waits until nobody is in who may have seen it open.
   std::uint64_t* visits = nullptr;
+  // By direction, lane and rank: those that it sends on, then those that it receives on.
+  LaneState* lanes = nullptr;
 };
 
 // How the queues of a call work; all ranks choose alike.

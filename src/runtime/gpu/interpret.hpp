@@ -6,7 +6,7 @@
 // step keep these apart: what the waiting thread has acquired is seen by all behind the first one,
 // and what all have stored is released by the telling thread behind the second one.
 //
-// Knows nothing of CUDA: call_context.hpp says what a Policy has.
+// Knows nothing of CUDA: kernel_block.hpp says what a Policy has.
 #pragma once
 
 #include "runtime/gpu/messages.hpp"
@@ -68,25 +68,16 @@ class Interpreter : public Messages<Policy> {
       if (shared_.call.shared[buffer].region != 0) shared_.addressable |= 1U << buffer;
   }
 
-  // Says that somebody is in before it looks at gates: the host closes one before it looks who is
-  // in. So one of the two sees the other.
   TUTTI_HOST_DEVICE void begin_visit(std::uint32_t channel) {
     shared_.visits = shared_.call.direct && world_.visits != nullptr;
     if (!shared_.visits) return;
-    std::uint64_t* const word = &world_.visits[channel];
-    policy_.store_first(word, policy_.load_relaxed(word) + 1);
+    Base::begin_visit(channel);
     for (MemoryRef& memory : shared_.call.shared)
-      if (memory.generation != 0 &&
-          policy_.load_later(&world_.gates[memory.region]) != memory.generation)
-        memory = MemoryRef();
+      if (!this->is_open(memory)) memory = MemoryRef();
   }
 
-  // Whether the call went well or not: all threads have come here from the same sync, behind which
-  // none of them touches anything of a peer's but control memory.
   TUTTI_HOST_DEVICE void end_visit() {
-    if (policy_.team().thread != 0 || !shared_.visits) return;
-    std::uint64_t* const word = &world_.visits[this->channel()];
-    policy_.store_release(Site::visit_post, word, policy_.load_relaxed(word) + 1);
+    if (policy_.team().thread == 0 && shared_.visits) Base::end_visit(this->channel());
   }
 
   // Whether the call can be made at all.
@@ -156,12 +147,9 @@ class Interpreter : public Messages<Policy> {
     }
     state.addressable = 0;
     for (std::uint32_t buffer = 0; buffer < kBufferCount; ++buffer) {
-      const MemoryRef memory = record.memory[buffer];
-      if (memory.region == 0 || memory.region >= world_.regions) continue;
-      const std::size_t region = std::size_t{rank} * world_.regions + memory.region;
-      // Past a cache that may hold what stood there before the peer's region came.
-      const std::uint64_t base = policy_.load_relaxed(&world_.region_bases[region]);
-      state.memory[buffer] = reinterpret_cast<std::byte*>(base + memory.offset);
+      std::byte* const memory = this->memory_of(rank, record.memory[buffer]);
+      if (memory == nullptr) continue;
+      state.memory[buffer] = memory;
       state.addressable |= 1U << buffer;
     }
     return true;

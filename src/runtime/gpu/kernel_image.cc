@@ -62,4 +62,6 @@ const char* kernel_name(DataType reduced) {
 
 const char* byte_kernel_name() { return "tutti_gpu_bytes"; }
 
+const char* exchange_kernel_name() { return "tutti_gpu_exchange"; }
+
 }  // namespace tutti::runtime::gpu

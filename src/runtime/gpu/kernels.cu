@@ -1,10 +1,12 @@
-// The kernels: one for each element type that is reduced, and one for programs that only move
-// bytes. The operation is decided at run time, once per chunk; the type is not, because what is
-// done with elements is all that a pass consists of.
+// The kernels: one for each element type that is reduced, one for programs that only move bytes,
+// and one for what goes from one rank to another, which is bytes as well. The operation is decided
+// at run time, once per chunk; the type is not, because what is done with elements is all that a
+// pass consists of.
 //
 // Loaded as a module (kernel_image.hpp), so they have plain names. Launched with one block per
-// channel, all of them on the device at once.
+// channel, or as many as a launch of transfers says, all of them on the device at once.
 #include "runtime/gpu/cuda_policy.cuh"
+#include "runtime/gpu/exchange.hpp"
 #include "runtime/gpu/interpret.hpp"
 #include "runtime/gpu/kernel_image.hpp"
 
@@ -110,4 +112,13 @@ extern "C" __global__ void __launch_bounds__(kThreadsMax, 1)
     tutti_gpu_float8_e5m2(const gpu::DeviceWorld* world, const gpu::ProgramHeader* program,
                           const gpu::DeviceCall* call) {
   gpu::interpret<DataType::float8_e5m2>(world, program, call);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreadsMax, 1)
+    tutti_gpu_exchange(const gpu::DeviceWorld* world, const gpu::DeviceExchange* exchange) {
+  __shared__ alignas(16) unsigned char memory[sizeof(gpu::ExchangeShared)];
+  gpu::CudaPolicy policy;
+  gpu::Exchange<gpu::CudaPolicy>(policy, *reinterpret_cast<gpu::ExchangeShared*>(memory), *world,
+                                 *exchange, blockIdx.x)
+      .run();
 }

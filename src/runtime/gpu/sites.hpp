@@ -32,14 +32,19 @@ enum class Site : std::uint8_t {
   visit_see,
   gate_post,  // all peers have mapped a region
   gate_see,
+  sent_post,  // a message of a transfer stands in its slot, or what it offers is complete
+  sent_see,
+  received_post,  // a message of a transfer has been read
+  received_see,
 };
-inline constexpr int kSiteCount = 24;
+inline constexpr int kSiteCount = 28;
 
 inline constexpr const char* kSiteNames[kSiteCount] = {
     "arrival_post", "arrival_see",     "offered_post",   "offered_see",   "taken_post",
     "taken_see",    "granted_post",    "granted_see",    "produced_post", "produced_see",
     "filled_post",  "filled_see",      "freed_post",     "freed_see",     "word_post",
     "word_see",     "word_freed_post", "word_freed_see", "error_post",    "error_see",
-    "visit_post",   "visit_see",       "gate_post",      "gate_see"};
+    "visit_post",   "visit_see",       "gate_post",      "gate_see",      "sent_post",
+    "sent_see",     "received_post",   "received_see"};
 
 }  // namespace tutti::runtime::gpu

@@ -19,6 +19,7 @@
 struct CUfunc_st {
   CUmod_st* module = nullptr;
   std::optional<tutti::DataType> reduces;  // none: it only moves bytes
+  bool exchanges = false;                  // the kernel of transfers
 };
 
 struct CUmod_st {
@@ -59,6 +60,7 @@ std::map<std::string, CUfunc_st> all_functions(Module module) {
   namespace gpu = tutti::runtime::gpu;
   std::map<std::string, CUfunc_st> functions;
   functions[gpu::byte_kernel_name()] = {module, std::nullopt};
+  functions[gpu::exchange_kernel_name()] = {module, std::nullopt, true};
   for (const tutti::DataType type : tutti::kAllDataTypes)
     functions[gpu::kernel_name(type)] = {module, type};
   return functions;
@@ -92,7 +94,7 @@ bool are_peers(Device device, Device peer) {
   return device != peer && !is_set("CUDA_STAND_IN_NO_PEERS");
 }
 
-// Our kernels use one dimension, and three arguments.
+// Our kernels use one dimension, and two or three arguments.
 Code check_launch(Function function, const unsigned (&blocks)[3], const unsigned (&threads)[3],
                   Stream stream, void** arguments, void** extra) {
   const Loaded& all = loaded();
@@ -241,6 +243,7 @@ Code cuLaunchKernel(Function function, unsigned blocks_x, unsigned blocks_y, uns
   if (current_context() == nullptr) return 201;
   const Stream resolved = resolve(stream);
   KernelLaunch launch;
+  bool exchanges = false;
   {
     const std::lock_guard lock(loaded().mutex);
     if (const Code code =
@@ -250,12 +253,17 @@ Code cuLaunchKernel(Function function, unsigned blocks_x, unsigned blocks_y, uns
       return code;
     launch.ordinal = function->module->context->ordinal;
     launch.reduces = function->reduces;
+    exchanges = function->exchanges;
   }
   launch.blocks = blocks_x;
   launch.threads = threads_x;
   std::memcpy(&launch.world, arguments[0], sizeof launch.world);
-  std::memcpy(&launch.program, arguments[1], sizeof launch.program);
-  std::memcpy(&launch.call, arguments[2], sizeof launch.call);
+  if (exchanges) {
+    std::memcpy(&launch.exchange, arguments[1], sizeof launch.exchange);
+  } else {
+    std::memcpy(&launch.program, arguments[1], sizeof launch.program);
+    std::memcpy(&launch.call, arguments[2], sizeof launch.call);
+  }
   return Streams::instance().enqueue(resolved, [launch] { run_kernel(launch); });
 }
 

@@ -126,8 +126,12 @@ void run_blocks(const KernelLaunch& launch) {
     BlockOfThreads& block = *blocks.emplace_back(std::make_unique<BlockOfThreads>(size));
     for (unsigned thread = 0; thread < size; ++thread)
       threads.emplace_back([&, channel, thread] {
-        gpu::run_kernel(launch.reduces, block.block, {thread, size}, *launch.world, *launch.program,
-                        *launch.call, channel);
+        const gpu::Team team{thread, size};
+        if (launch.exchange != nullptr)
+          gpu::run_exchange(block.block, team, *launch.world, *launch.exchange, channel);
+        else
+          gpu::run_kernel(launch.reduces, block.block, team, *launch.world, *launch.program,
+                          *launch.call, channel);
         if (--block.left == 0) room.give_back(launched);
       });
   });

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "runtime/gpu/device_exchange.hpp"
 #include "runtime/gpu/device_program.hpp"
 #include "runtime/gpu/device_world.hpp"
 #include "tutti/types.hpp"
@@ -36,6 +37,7 @@ struct KernelLaunch {
   const tutti::runtime::gpu::DeviceWorld* world = nullptr;
   const tutti::runtime::gpu::ProgramHeader* program = nullptr;
   const tutti::runtime::gpu::DeviceCall* call = nullptr;
+  const tutti::runtime::gpu::DeviceExchange* exchange = nullptr;  // instead of those two
 };
 
 // Runs it, unless the program ends. Blocking.

@@ -8,7 +8,7 @@
 namespace tutti::runtime::gpu {
 namespace {
 
-constexpr std::size_t kRecordBytes = (sizeof(DeviceCall) + 63) / 64 * 64;
+constexpr std::size_t kAlignment = 64;
 // A mark in the stream costs about as much as a launch, so only a few launches get one.
 constexpr std::uint64_t kLaunchesPerMark = 32;
 
@@ -28,8 +28,18 @@ std::size_t HashCall::operator()(const GpuCall& call) const {
   add(call.count);
   if (call.has_factor)
     add(call.factor_at == nullptr ? call.factor : reinterpret_cast<std::uintptr_t>(call.factor_at));
+  for (const GpuTransfer& transfer : call.transfers) {
+    add(static_cast<std::uint64_t>(transfer.peer) << 1 | (transfer.sends ? 1U : 0U));
+    add(reinterpret_cast<std::uintptr_t>(transfer.memory));
+    add(transfer.bytes);
+  }
   return static_cast<std::size_t>(hash);
 }
+
+CallRecords::CallRecords(Device& device, std::size_t slab, std::size_t record_bytes)
+    : device_(device),
+      slab_(slab),
+      record_bytes_((record_bytes + kAlignment - 1) / kAlignment * kAlignment) {}
 
 CallRecords::~CallRecords() {
   for (const Mark& mark : marks_) device_.destroy_event(mark.event);
@@ -44,17 +54,20 @@ PreparedCall* CallRecords::find(const GpuCall& call) {
   return &*found->second;
 }
 
-Result<PreparedCall*> CallRecords::add(const GpuCall& call, const DeviceCall& content,
+Result<PreparedCall*> CallRecords::add(const GpuCall& call, std::span<const std::byte> content,
                                        Launch launch, const CopyBefore& copy) {
   const auto record = take_record();
   TUTTI_TRY(record);
-  TUTTI_TRY(device_.copy_in(*record, &content, sizeof content));
-  launch.call = *record;
+  TUTTI_TRY(device_.copy_in(*record, content.data(), content.size()));
+  if (call.transfers.empty())
+    launch.call = reinterpret_cast<const DeviceCall*>(*record);
+  else
+    launch.exchange = reinterpret_cast<const DeviceExchange*>(*record);
   CopyBefore factor;
   if (call.factor_at != nullptr)
-    factor = {reinterpret_cast<std::byte*>(*record) + offsetof(DeviceCall, factor),
-              static_cast<const std::byte*>(call.factor_at), content.element_bytes};
-  order_.push_front({launch, copy, factor, 0, false, call, {}, 0, false});
+    factor = {*record + offsetof(DeviceCall, factor), static_cast<const std::byte*>(call.factor_at),
+              size_of(call.type)};
+  order_.push_front({launch, *record, copy, factor, 0, false, call, {}, 0, false});
   by_call_[call] = order_.begin();
   return &order_.front();
 }
@@ -64,25 +77,24 @@ void CallRecords::forget(PreparedCall& call) {
   call.forgotten = true;
 }
 
-Result<DeviceCall*> CallRecords::take_record() {
+Result<std::byte*> CallRecords::take_record() {
   if (unused_ == 0) {
     const auto old = take_old();
     TUTTI_TRY(old);
     if (*old != nullptr) return *old;
-    const auto slab = device_.allocate(slab_ * kRecordBytes);
+    const auto slab = device_.allocate(slab_ * record_bytes_);
     TUTTI_TRY(slab);
     slabs_.push_back(*slab);
     unused_ = slab_;
   }
-  std::byte* const at = slabs_.back() + --unused_ * kRecordBytes;
-  return reinterpret_cast<DeviceCall*>(at);
+  return slabs_.back() + --unused_ * record_bytes_;
 }
 
 // The record of a call whose launches are over; null: there is none.
-Result<DeviceCall*> CallRecords::take_old() {
+Result<std::byte*> CallRecords::take_old() {
   TUTTI_TRY(look_at_marks());
   if (order_.empty() || order_.back().last_use > finished_) return nullptr;
-  auto* const record = const_cast<DeviceCall*>(order_.back().launch.call);
+  std::byte* const record = order_.back().record;
   if (!order_.back().forgotten) by_call_.erase(order_.back().key);
   order_.pop_back();
   return record;

@@ -1,7 +1,7 @@
-// call_records.hpp: what calls of one rank are told (DeviceCall), in memory of its device. A record
-// is written before the first launch that reads it and never changed while any launch may: so a
-// captured graph replays with what it was captured with, and a call that is made again costs
-// nothing but its launch.
+// call_records.hpp: what calls of one rank are told (DeviceCall, DeviceExchange), in memory of its
+// device. A record is written before the first launch that reads it and never changed while any
+// launch may: so a captured graph replays with what it was captured with, and a call that is made
+// again costs nothing but its launch.
 //
 // A record that a graph was captured with stays for ever, because nobody says when a graph is gone.
 // Others are reused, the one that was not needed for the longest time first, once all launches that
@@ -14,10 +14,12 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/gpu/host/device.hpp"
+#include "runtime/gpu/write_exchange.hpp"
 
 namespace tutti::runtime::gpu {
 
@@ -36,6 +38,8 @@ struct GpuCall {
   bool has_factor = false;
   std::uint64_t factor = 0;
   const void* factor_at = nullptr;  // null: it is `factor`
+  // Not a collective, but what only two ranks do, any number of times. All else is unused then.
+  std::vector<GpuTransfer> transfers;
 
   friend bool operator==(const GpuCall&, const GpuCall&) = default;
 };
@@ -61,12 +65,13 @@ struct SharedBuffer {
 // How a call is launched.
 struct PreparedCall {
   Launch launch;
+  std::byte* record = nullptr;
   CopyBefore copy;
   CopyBefore copy_factor;
   std::uint64_t last_use = 0;  // number of the launch
   bool captured = false;
   GpuCall key;
-  SharedBuffer shared[kBufferCount];
+  std::vector<SharedBuffer> shared;
   std::uint64_t as_of = 0;  // what the owner knows of `shared`
   bool forgotten = false;   // it is not found any more
 };
@@ -74,8 +79,8 @@ struct PreparedCall {
 // Threading  one thread at a time.
 class CallRecords {
  public:
-  // Makes another `slab` records whenever there are not enough.
-  CallRecords(Device& device, std::size_t slab) : device_(device), slab_(slab) {}
+  // Makes another `slab` records of so many bytes whenever there are not enough.
+  CallRecords(Device& device, std::size_t slab, std::size_t record_bytes);
   CallRecords(const CallRecords&) = delete;
   CallRecords& operator=(const CallRecords&) = delete;
   // Requires  nothing is under way.
@@ -84,9 +89,9 @@ class CallRecords {
   // Null: this call has not been made before, or not for long. Ensures  it is now the latest.
   PreparedCall* find(const GpuCall& call);
 
-  // Keeps one that has not been found. Its factor is copied into its record where it lies in
-  // memory. Blocking  until the device has it.
-  Result<PreparedCall*> add(const GpuCall& call, const DeviceCall& content, Launch launch,
+  // Keeps one that has not been found, with what its kernel is told of it. Its factor is copied
+  // there where it lies in memory. Blocking  until the device has it.
+  Result<PreparedCall*> add(const GpuCall& call, std::span<const std::byte> content, Launch launch,
                             const CopyBefore& copy);
 
   // From now on it is not found, as what it was told holds no more; where it is under way, it goes
@@ -101,8 +106,8 @@ class CallRecords {
  private:
   using Order = std::list<PreparedCall>;
 
-  Result<DeviceCall*> take_record();
-  Result<DeviceCall*> take_old();
+  Result<std::byte*> take_record();
+  Result<std::byte*> take_old();
   Status look_at_marks();
 
   // A moment in the rank's launches.
@@ -113,6 +118,7 @@ class CallRecords {
 
   Device& device_;
   const std::size_t slab_;
+  const std::size_t record_bytes_;
   std::vector<std::byte*> slabs_;
   std::size_t unused_ = 0;  // records of the last slab, from its end
   Order order_;             // the latest first

@@ -24,11 +24,18 @@ namespace {
 
 namespace cuda = transport::cuda;
 
-// One for each element type, after the one that only moves bytes.
-constexpr std::size_t kKernelCount = std::size(kAllDataTypes) + 1;
+// One for each element type, after the one that only moves bytes and that of transfers.
+constexpr std::size_t kTypedKernels = 2;
+constexpr std::size_t kKernelCount = std::size(kAllDataTypes) + kTypedKernels;
 
-std::size_t kernel_index(std::optional<DataType> reduces) {
-  return reduces ? static_cast<std::size_t>(*reduces) + 1 : 0;
+std::size_t kernel_index(const Launch& launch) {
+  if (launch.exchange != nullptr) return 1;
+  return launch.reduces ? static_cast<std::size_t>(*launch.reduces) + kTypedKernels : 0;
+}
+
+const char* kernel_name_at(std::size_t index) {
+  if (index >= kTypedKernels) return kernel_name(kAllDataTypes[index - kTypedKernels]);
+  return index == 1 ? exchange_kernel_name() : byte_kernel_name();
 }
 
 constexpr std::size_t kStagingBytes = 1 << 20;
@@ -188,7 +195,7 @@ Status CudaDevice::load_kernels(std::span<const std::byte> image) {
                     name_, major.ok() ? *major : 0, minor.ok() ? *minor : 0, loaded.message()));
   }
   for (std::size_t i = 0; i < kKernelCount; ++i) {
-    const char* const name = i == 0 ? byte_kernel_name() : kernel_name(kAllDataTypes[i - 1]);
+    const char* const name = kernel_name_at(i);
     TUTTI_TRY(check(launch_.cuModuleGetFunction(&kernels_[i], module_, name), name));
     int registers = 0;
     TUTTI_TRY(
@@ -414,9 +421,10 @@ Status CudaDevice::launch(const Launch& launch, StreamHandle stream) {
   TUTTI_TRY(scope);
   Launch told = launch;
   std::array<void*, 3> arguments{&told.world, &told.program, &told.call};
+  if (told.exchange != nullptr) arguments = {&told.world, &told.exchange, nullptr};
   return check(
-      launch_.cuLaunchKernel(kernels_[kernel_index(launch.reduces)], launch.blocks, 1, 1,
-                             launch.threads, 1, 1, 0, as_stream(stream), arguments.data(), nullptr),
+      launch_.cuLaunchKernel(kernels_[kernel_index(launch)], launch.blocks, 1, 1, launch.threads, 1,
+                             1, 0, as_stream(stream), arguments.data(), nullptr),
       "cuLaunchKernel");
 }
 

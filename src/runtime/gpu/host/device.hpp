@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/gpu/device_exchange.hpp"
 #include "runtime/gpu/device_program.hpp"
 #include "runtime/gpu/device_world.hpp"
 #include "runtime/gpu/host/memory_parts.hpp"
@@ -58,6 +59,7 @@ struct Launch {
   const DeviceWorld* world = nullptr;
   const ProgramHeader* program = nullptr;
   const DeviceCall* call = nullptr;
+  const DeviceExchange* exchange = nullptr;  // instead of those two: the kernel of transfers
 };
 
 // One GPU, or what stands for it in tests.

@@ -66,14 +66,26 @@ std::string awaited_text(const ErrorRecord& error) {
   return "";
 }
 
+// Where in its work a rank was.
+std::string place_text(const ErrorRecord& error) {
+  if (error.work == Work::collective)
+    return fmt::format("step {} of slice {} on channel {}", error.step, error.slice, error.channel);
+  return fmt::format(
+      "{} rank {}, number {} of those that it began together, {} bytes of it through "
+      "on lane {}",
+      error.awaited == Awaited::data ? "receive from" : "send to", error.peer, error.step,
+      error.slice, error.channel);
+}
+
 }  // namespace
 
 Status status_of(const ErrorRecord& error, Rank rank) {
   const int culprit =
       error.culprit == 0 ? Status::kUnknownRank : static_cast<int>(error.culprit) - 1;
+  const bool sizes_differ = error.work == Work::transfers && error.why == Why::mismatch;
   std::string text =
-      fmt::format("rank {}, step {} of slice {} on channel {}{}: {}", rank, error.step, error.slice,
-                  error.channel, awaited_text(error), text_of(error.why));
+      fmt::format("rank {}, {}{}: {}", rank, place_text(error), awaited_text(error),
+                  sizes_differ ? "sends and receives differ in size" : text_of(error.why));
   if (culprit >= 0)
     text += fmt::format("; rank {} {}", culprit,
                         error.why == Why::timeout ? "is missing" : "is where it began");

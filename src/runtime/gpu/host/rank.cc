@@ -56,7 +56,10 @@ std::uint64_t signature_of(std::uint64_t plan, const GpuCall& call, std::uint64_
 }  // namespace
 
 GpuRank::GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records)
-    : world_(world), rank_(rank), memory_(std::move(memory)), records_(memory_.device(), records) {}
+    : world_(world),
+      rank_(rank),
+      memory_(std::move(memory)),
+      records_(memory_.device(), records, sizeof(DeviceCall)) {}
 
 GpuRank::~GpuRank() {
   if (EventHandle const event = last_event_; event != nullptr) device().destroy_event(event);
@@ -68,7 +71,7 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   PreparedCall* prepared = find_prepared(call);
   if (prepared == nullptr) {
     TUTTI_TRY(check(call));
-    const auto made = prepare(call);
+    const auto made = call.transfers.empty() ? prepare(call) : prepare_transfers(call);
     TUTTI_TRY(made);
     prepared = *made;
   }
@@ -81,7 +84,7 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   TUTTI_TRY(device().launch(prepared->launch, stream));
   if (!is_captured) TUTTI_TRY(mark(stream));
   is_in_graphs_ |= is_captured;
-  return records_.used(*prepared, stream, is_captured);
+  return records_of(call).used(*prepared, stream, is_captured);
 }
 
 Status GpuRank::synchronize(StreamHandle stream) {
@@ -114,6 +117,7 @@ void GpuRank::wait() {
 
 // As a communicator does, and what a device wants besides.
 Status GpuRank::check(const GpuCall& call) const {
+  if (!call.transfers.empty()) return check_transfers(call.transfers);
   const auto refuse = [&](const std::string& text) {
     return Status(StatusCode::invalid_argument,
                   fmt::format("rank {}: {}: {}", rank_, to_string(call.collective), text));
@@ -144,19 +148,24 @@ Status GpuRank::check(const GpuCall& call) const {
 
 // What was written down of where its buffers are may have become wrong.
 PreparedCall* GpuRank::find_prepared(const GpuCall& call) {
-  PreparedCall* const found = records_.find(call);
+  CallRecords& records = records_of(call);
+  PreparedCall* const found = records.find(call);
   if (found == nullptr || world_.regions_ == nullptr) return found;
   const std::uint64_t changes = world_.regions_->changes();
   if (found->as_of == changes) return found;
   const bool holds = std::all_of(
-      std::begin(found->shared), std::end(found->shared),
+      found->shared.begin(), found->shared.end(),
       [&](const SharedBuffer& buffer) { return share(buffer.memory, buffer.bytes) == buffer.at; });
   if (holds) {
     found->as_of = changes;
     return found;
   }
-  records_.forget(*found);
+  records.forget(*found);
   return nullptr;
+}
+
+MemoryRef GpuRank::as_it_is(const std::byte* memory) {
+  return {kEverywhere, 0, reinterpret_cast<std::uintptr_t>(memory) - kEverywhereBase};
 }
 
 MemoryRef GpuRank::share(const std::byte* memory, std::size_t bytes) const {
@@ -164,7 +173,7 @@ MemoryRef GpuRank::share(const std::byte* memory, std::size_t bytes) const {
   if (world_.regions_ != nullptr) return world_.regions_->find(memory, bytes);
   if (!world_.options_.direct) return {};
   if (world_.devices_ > 1 && !device().is_reachable(memory, bytes)) return {};
-  return {kEverywhere, 0, reinterpret_cast<std::uintptr_t>(memory) - kEverywhereBase};
+  return as_it_is(memory);
 }
 
 // Of a buffer as any rank has it at most.
@@ -227,9 +236,9 @@ Result<PreparedCall*> GpuRank::prepare(const GpuCall& call) {
   launch.threads = static_cast<std::uint32_t>(world_.options_.threads);
   launch.world = memory_.world();
   launch.program = *program;
-  const auto made = records_.add(call, content, launch, *copy);
+  const auto made = records_.add(call, std::as_bytes(std::span(&content, 1)), launch, *copy);
   TUTTI_TRY(made);
-  std::copy(shared.begin(), shared.end(), (*made)->shared);
+  (*made)->shared.assign(shared.begin(), shared.end());
   (*made)->as_of = as_of;
   return made;
 }

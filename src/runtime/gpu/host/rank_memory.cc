@@ -1,5 +1,6 @@
 // rank_memory.cc: see rank_memory.hpp. One piece of memory: control memory, farewells, states of
-// peers, sequences, tables of pointers, and the view of the world that points at all of it.
+// peers and lanes, sequences, tables of pointers, and the view of the world that points at all of
+// it.
 #include "runtime/gpu/host/rank_memory.hpp"
 
 #include <atomic>
@@ -21,7 +22,8 @@ struct Layout {
   Layout(const ControlShape& shape, std::uint32_t regions)
       : farewells(aligned(shape.bytes())),
         peers(aligned(farewells + shape.ranks * sizeof(std::uint64_t))),
-        sequences(aligned(peers + shape.streams() * sizeof(PeerState))),
+        lanes(aligned(peers + shape.streams() * sizeof(PeerState))),
+        sequences(aligned(lanes + 2 * shape.lane_states() * sizeof(LaneState))),
         inboxes(aligned(sequences + shape.channels * sizeof(std::uint64_t))),
         outboxes(aligned(inboxes + shape.ranks * sizeof(std::byte*))),
         inbox_payloads(aligned(outboxes + shape.ranks * sizeof(std::byte*))),
@@ -35,6 +37,7 @@ struct Layout {
 
   std::size_t farewells;
   std::size_t peers;
+  std::size_t lanes;
   std::size_t sequences;
   std::size_t inboxes;
   std::size_t outboxes;
@@ -116,6 +119,7 @@ Status RankMemory::connect(const Links& links) {
   world.notices = reinterpret_cast<std::uint64_t* const*>(memory_ + layout.notices);
   world.region_bases = reinterpret_cast<const std::uint64_t*>(memory_ + layout.bases);
   world.peers = reinterpret_cast<PeerState*>(memory_ + layout.peers);
+  world.lanes = reinterpret_cast<LaneState*>(memory_ + layout.lanes);
   world.sequences = reinterpret_cast<std::uint64_t*>(memory_ + layout.sequences);
   world.error = error_;
   if (regions_ > kRegionCount) {
@@ -137,13 +141,7 @@ ErrorRecord RankMemory::error() const {
   ErrorRecord known;
   if (std::atomic_ref(error_->ready).load(std::memory_order_acquire) == 0) return known;
   // Not what later failures may still touch: `claimed`.
-  known.why = error_->why;
-  known.channel = error_->channel;
-  known.step = error_->step;
-  known.slice = error_->slice;
-  known.awaited = error_->awaited;
-  known.peer = error_->peer;
-  known.culprit = error_->culprit;
+  static_cast<Failure&>(known) = *error_;
   return known;
 }
 

@@ -53,6 +53,8 @@ Status check_options(const GpuOptions& options) {
   if (options.channels < 0 || options.channels > kChannelsMax)
     return refuse(fmt::format("{} channels: there may be 1 to {}, or 0 to choose", options.channels,
                               kChannelsMax));
+  if (options.lanes < 0 || options.lanes > kLanesMax)
+    return refuse(fmt::format("{} lanes: there may be 0 to {}", options.lanes, kLanesMax));
   if (options.slots < 2) return refuse("a queue needs at least 2 slots");
   if (options.slot_bytes % kVectorBytes != 0 || options.slot_bytes == 0)
     return refuse(fmt::format("slots of {} bytes: it must be a multiple of {}", options.slot_bytes,
@@ -123,6 +125,7 @@ ControlShape shape_of(const GpuOptions& options, std::size_t ranks, int channels
   shape.slots = options.slots;
   shape.slot_bytes = static_cast<std::uint32_t>(options.slot_bytes);
   shape.flagged_bytes = static_cast<std::uint32_t>(options.flagged_bytes);
+  shape.lanes = static_cast<std::uint32_t>(std::min(options.lanes, channels));
   return shape;
 }
 

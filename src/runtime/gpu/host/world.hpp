@@ -1,5 +1,5 @@
-// world.hpp: collectives of ranks that are on GPUs, done by the GPUs themselves: the host plans,
-// writes down what a call is, and launches one kernel for each rank.
+// world.hpp: collectives of ranks that are on GPUs, and what they send each other, done by the GPUs
+// themselves: the host plans, writes down what a call is, and launches one kernel for each rank.
 //
 // All ranks are of one process: threads, or one thread that speaks for all of them. They share one
 // device, or devices that address each other's memory. Or they are of several processes: then each
@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,8 +43,9 @@ struct GpuOptions {
   std::size_t slot_bytes = 64 * 1024;
   std::size_t flagged_bytes = 16 * 1024;  // a message of low latency at most
   std::size_t channel_bytes = 64 * 1024;  // of a call's data that are worth another channel
-  bool direct = true;                     // ranks load and store each other's buffers
-  std::string algorithm;                  // empty: the planner's choice
+  int lanes = 16;  // of transfers from one rank to another, at most one for each channel; 0: none
+  bool direct = true;     // ranks load and store each other's buffers
+  std::string algorithm;  // empty: the planner's choice
   // How fast the ranks reach each other, the same on all of them; null: it is assumed.
   std::shared_ptr<const DeviceTopology> topology;
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  // of a call; 0: none
@@ -52,6 +54,7 @@ struct GpuOptions {
 };
 
 inline constexpr int kChannelsMax = 32;
+inline constexpr int kLanesMax = kChannelsMax;
 inline constexpr int kCarriedChannelsMax = 4;  // one thread of the host carries them all
 
 class GpuWorld;
@@ -86,8 +89,9 @@ class GpuRank {
   // captured gets it, too, and the graph may be launched again and again: each time is a further
   // call. Calls of a rank follow each other also when their streams differ; what is captured, and
   // launches of graphs, the caller orders. An all_to_all may be in place: its input is copied
-  // first. Errors  invalid_argument, unsupported: this call cannot be made, and nothing has
-  // happened;
+  // first. Transfers of a call are one launch, in which none waits for another one, and of which
+  // none but their peers need know.
+  // Errors  invalid_argument, unsupported: this call cannot be made, and nothing has happened;
   //         what an earlier call failed with, for ever: the world is broken then.
   // Blocking  at the first time of such a call: until the device has been told of it.
   Status call(const GpuCall& call, StreamHandle stream);
@@ -128,7 +132,10 @@ class GpuRank {
  private:
   friend class GpuWorld;
   GpuRank(GpuWorld& world, Rank rank, RankMemory memory, std::size_t records);
+  CallRecords& records_of(const GpuCall& call);
   Result<PreparedCall*> prepare(const GpuCall& call);
+  Result<PreparedCall*> prepare_transfers(const GpuCall& call);
+  Status check_transfers(std::span<const GpuTransfer> transfers) const;
   PreparedCall* find_prepared(const GpuCall& call);
   Result<CopyBefore> lay_out(const GpuCall& call, const ProgramHeader& program, DeviceCall& content,
                              std::array<SharedBuffer, kBufferCount>& shared);
@@ -137,11 +144,13 @@ class GpuRank {
   Result<std::byte*> scratch(std::size_t bytes);
   void wait();
   MemoryRef share(const std::byte* memory, std::size_t bytes) const;
+  static MemoryRef as_it_is(const std::byte* memory);  // for those who have its addresses
 
   GpuWorld& world_;
   const Rank rank_;
   RankMemory memory_;
-  CallRecords records_;
+  CallRecords records_;                                  // of collectives
+  std::map<std::size_t, CallRecords> transfer_records_;  // of so many transfers at most
   struct Uploaded {
     std::shared_ptr<const WorldPrograms> programs;  // kept, so that addresses stay theirs
     const ProgramHeader* program = nullptr;
@@ -165,7 +174,7 @@ class GpuWorld {
                                                 const GpuOptions& options = {});
   // One rank of a world of several processes. `options.channels` is not 0, and the same on all
   // ranks; messages go through slots, unless `options.direct` is set, all ranks are on one host and
-  // memory is registered; between hosts there are none of low latency, and at most
+  // memory is registered; between hosts there are none of low latency, no transfers, and at most
   // kCarriedChannelsMax channels. All ranks call it, and it succeeds on all of them or on none.
   // Blocking.
   // Errors  those of the exchange; unsupported: a rank could not, with the first one's reason.

@@ -157,6 +157,7 @@ class GpuWorld::Joining {
     options_.direct = wants_regions_;
     if (has_hosts()) {
       options_.flagged_bytes = 0;
+      options_.lanes = 0;  // nobody carries them
       options_.channels = std::min(options_.channels, kCarriedChannelsMax);
     }
     TUTTI_TRY(make_world());
