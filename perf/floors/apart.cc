@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::size_t kChunks[] = {std::size_t{4} << 10, std::size_t{16} << 10,
                                    std::size_t{32} << 10, std::size_t{64} << 10};
-constexpr std::size_t kMostChunks = 256;  // more of them are not worth trying
 constexpr std::size_t kLine = 64;
 // Slots do not begin at the same place of a page; see the buffers in floor_peer.cc.
 constexpr std::size_t kStagger = 3 * kLine;
