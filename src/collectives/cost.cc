@@ -298,7 +298,9 @@ class CostGraphBuilder {
     bool landed = false;
     bool writes = false;
     bool any_queued = false;
-    const bool written_once = machine_.constants().written_once;
+    // What several peers get through queues (Transport::reserve_for_all). Told apart where ranks
+    // share cores: elsewhere the figures were fitted without it.
+    const bool written_once = machine_.takes_turns();
     for (const LoweredOperand& source : lowered.sources) {
       if (source.kind != Operand::Kind::message) {
         chunks.near += source.count;

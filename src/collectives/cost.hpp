@@ -78,14 +78,12 @@ struct CostConstants {
   // times as long as within one, by where the hypervisor puts the cores, and its owner pays once
   // more when it next writes or reads it; from memory all lines take long. With it, what is chosen
   // for all_reduce between 4 and 8 ranks on two cores is what is fastest there, or near to it, from
-  // 1 KiB to 16 MiB, where owners write and read their buffers between calls.
+  // 1 KiB to 16 MiB, where owners write and read their buffers between calls; on a Xeon, too, but
+  // for 1 and 4 MiB, where direct takes 0.6 to 0.9 of the time.
   // Sockets: collectives of 1 MiB between eight ranks on two cores take 190 to 230 us for every MiB
   // that travels, whatever the algorithm, if its messages are long.
-  SharedCoreBytes in_caches{0.4, 2.5, 6, 4, 4.5};
-  SharedCoreBytes in_memory{1, 2.5, 2.5, 2.5, 4.5};
-  // Whether what several peers get through queues is written once (Transport::reserve_for_all).
-  // Assumed where it decides: between schedules for plain memory.
-  bool written_once = false;
+  SharedCoreBytes in_caches{0.4, 2.5, 4.5, 3, 4.5};
+  SharedCoreBytes in_memory{1, 2.5, 2.3, 2.3, 4.5};
   // Of the buffers of all ranks of a core: more of them lies in memory. Assumed: what a core has of
   // a server's last level cache.
   double cache_bytes = 32 << 20;

@@ -166,8 +166,9 @@ std::string to_text(const Explanation& explanation) {
                         explanation.candidates.size());
   text += fmt::format("\nchoice: {}\n", reason(explanation));
   if (const auto& plain = explanation.plain)
-    text += fmt::format("where peers cannot address the buffers: {} instead, predicted {}\n",
-                        full_name(*plain), format_time(plain->predicted_us));
+    text += fmt::format("where peers cannot address the buffers: {}, {}, predicted {}\n",
+                        full_name(*plain), lowering_name(plain->settings),
+                        format_time(plain->predicted_us));
   const double bound = explanation.bound_us();
   text += "\nlower bounds\n";
   text += bound_line("latency", explanation.latency_bound_us, explanation.latency_origin,

@@ -18,7 +18,7 @@
 
 namespace tutti::collectives {
 
-// `plain` is what a direct plan costs where no buffer can be addressed.
+// `plain` is staged, too, and of calls that would be direct if buffers could be addressed.
 enum class Pricing : std::uint8_t { staged, direct, plain };
 
 // An algorithm for one shape: its schedule, prices, and programs that were asked for.

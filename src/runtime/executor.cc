@@ -65,9 +65,10 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
   uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(block_bytes);
   const collectives::Plan& plan = uses_plain_plan_ ? *usual.plain : usual;
   const auto& program = choose_copies(call, plan);
-  meets_plain_ = false;
+  meets_plain_ = own_is_plain_ = false;
   const bool again = repeats(call, plan, program);
   call_ = call;
+  if (uses_plain_plan_) tell_of(plan, usual);
   is_again_ = again;
   if (!again) {
     lowered_.reset();  // so that a failure half way is not taken for done
@@ -76,10 +77,10 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
     settings_ = plan.settings;
   }
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
-  records_[call.signature.sequence % kRecordsKept] = call.record;
+  records_[call.signature.sequence % kRecordsKept] = call_.record;
   choose_stores();
   if (is_timed()) all_there_ = flight::ticks();  // unless somebody comes later
-  if (call.signature.direct) transport_.begin_direct_call();
+  if (call_.signature.direct) transport_.begin_direct_call();
   if (begin_call()) return Status();
   hear_of_failures();
   return status_;
@@ -354,7 +355,8 @@ MemoryReferences Executor::export_memory(std::size_t peer) {
     if (bytes == 0) continue;
     Endpoint& endpoint = *stream(0, peer).endpoint;
     MemoryReference reference = endpoint.export_memory(own_memory(buffer), bytes);
-    meets_plain_ |= !reference.addressable();
+    own_is_plain_ |= !reference.addressable();
+    meets_plain_ |= own_is_plain_;
     if (attaches() && !reference.addressable())
       reference = endpoint.attach_memory(own_memory(buffer), bytes);
     memory[static_cast<std::size_t>(buffer)] = reference;
@@ -517,11 +519,11 @@ void Executor::finish() {
     }
   }
   finished_ = true;
-  if (has_plain_plan_) plain_choice_.met(meets_plain_);
+  if (has_plain_plan_) note_plain();
   if (is_timed()) note_time(flight::ticks() - all_there_);
   if (!call_.signature.direct) return;
   transport_.end_direct_call();
-  if (is_again_ && !has_plain_plan_) lay_out_direct_round();
+  if (is_again_) lay_out_direct_round();
 }
 
 bool Executor::advance_channels() {

@@ -281,6 +281,10 @@ class Executor {
   Status connect();
   bool begin_call();
 
+  // Of calls that have two plans (executor_plain.cc).
+  void tell_of(const collectives::Plan& plan, const collectives::Plan& usual);
+  void note_plain();
+
   // Into slices (executor_cut.cc).
   Status choose_cut(const collectives::Plan& plan);
   Result<std::size_t> choose_slices(const collectives::Plan& plan);
@@ -328,7 +332,8 @@ class Executor {
   FrameTag note_record_sent(std::size_t peer);
   bool are_alike(int channel, Operands destinations, std::size_t bytes);
   bool reserve_alike(Attempt& attempt, Place* place);
-  void commit_alike(std::size_t bytes);
+  std::byte* reserve_for_told(std::size_t bytes);
+  void commit_alike(Operands destinations, std::size_t bytes);
   std::byte* reserve_room(int channel, std::size_t peer, std::size_t bytes);
   void commit_message(int channel, std::size_t peer, std::size_t bytes);
   void run(const Attempt& attempt);
@@ -491,6 +496,7 @@ class Executor {
   bool two_programs_ = false;    // of the plan: one that stores copies, one that loads them
   bool attachable_ = false;      // plain memory of the call may be copied by the system
   bool meets_plain_ = false;     // and some of it is
+  bool own_is_plain_ = false;    // some of this rank's
   bool laid_to_attach_ = false;  // the call is cut so
   bool leads_ = false;           // this call's copies are timed, and the next one's chosen here
   std::uint64_t all_there_ = 0;  // in ticks: when the last arrival came, of a call that is timed
@@ -509,7 +515,8 @@ class Executor {
   // Of the step being tried: who is sent the same, and whose operand stands for all of them.
   std::vector<Endpoint*> told_;
   std::uint32_t told_as_ = 0;
-  bool alike_ = false;  // of a short step: it is written once, there
+  std::size_t told_before_ = 0;  // bytes of the call's record before it
+  bool alike_ = false;           // of a short step: it is written once, there
   std::byte* told_place_ = nullptr;
   std::vector<const std::byte*> messages_;  // by peer: what came in it
   // Of the call's shape, once a call of it was made twice; empty where it is cut, or more than

@@ -37,12 +37,14 @@ void Executor::lay_out_direct_round() {
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
-  if (direct_round_.empty() || !done() || !status_.ok() || plan.plain != nullptr) return false;
+  if (direct_round_.empty() || !done() || !status_.ok()) return false;
+  const std::size_t bytes = call.signature.count * size_of(call.signature.type);
+  if (plan.plain != nullptr && plain_choice_.foretells(bytes)) return false;
   if (may_choose()) copies_.now = agreed_way(call.signature);
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;
   enter_again(call);
-  meets_plain_ = false;
+  meets_plain_ = own_is_plain_ = false;
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
     peers_[peer].begin_call(true);
@@ -51,6 +53,8 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan
     transport_.end_direct_call();
     return false;
   }
+  has_plain_plan_ = plan.plain != nullptr;
+  uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(bytes);
   choose_copies(call, plan);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   actions_done_ = ends_heard_ = posted_ = 0;

@@ -267,7 +267,7 @@ bool Executor::reserve_alike(const ShortStep& step, std::size_t bytes) {
     if (destination.is_message && destination.way == Way::staged &&
         stream(kWhole, destination.stream).sent[at(Way::staged)] != destination.place)
       return false;
-  told_place_ = transport_.reserve_for_all(told_, bytes).data();
+  told_place_ = reserve_for_told(bytes);
   alike_ = told_place_ != nullptr;
   return true;
 }
@@ -313,7 +313,7 @@ void Executor::finish_messages(const ShortStep& step) {
     else if (!destination.ready)
       s.endpoint->signal(Signal::offered, number + 1);
   }
-  if (alike_) commit_alike(step.elements * element_bytes_);
+  if (alike_) commit_alike(destinations_of(step), step.elements * element_bytes_);
   for (const CallOperand& source : sources_of(step)) {
     const Way way = way_of<kDirect>(source);
     if (!source.is_message || way == Way::push) continue;

@@ -223,15 +223,15 @@ bool Executor::destinations_ready(Attempt& attempt) {
 
 // One place for all that goes through queues, or, where there is none, one in each.
 bool Executor::reserve_alike(Attempt& attempt, Place* place) {
-  const std::span<std::byte> room = transport_.reserve_for_all(told_, attempt.bytes);
-  attempt.alike = room.data() != nullptr;
+  std::byte* const room = reserve_for_told(attempt.bytes);
+  attempt.alike = room != nullptr;
   for (const CallOperand& destination : program_->destinations(attempt.step)) {
     if (destination.is_message && destination.way == Way::staged) {
       if (!attempt.alike) {
         *place = {reserve_room(attempt.channel, destination.stream, attempt.bytes), -1};
         if (place->base == nullptr) return false;
       } else if (destination.stream == told_as_) {
-        *place = {room.data(), -1};
+        *place = {room, -1};
       }
     }
     ++place;
@@ -297,23 +297,40 @@ void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) 
 }
 
 // Whether several of these messages go through queues, so that they may be written once; told_ are
-// their endpoints then. Not those that begin with the call's record.
+// their endpoints then. All of them begin with the call's record, or none.
 bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) {
   if (bytes < kAlikeBytes || destinations.size() < 2) return false;
   told_.clear();
+  bool begin_call = false;
   for (const CallOperand& destination : destinations) {
     if (!destination.is_message || destination.way != Way::staged) continue;
     const Peer& peer = peers_[destination.stream];
-    if (!peer.arrival_sent) return false;
+    if (told_.empty()) begin_call = !peer.arrival_sent;
+    if (peer.arrival_sent == begin_call) return false;
     // Where it goes to both, it is stored as for other cores.
     if (told_.empty() || !peer.is_neighbour) told_as_ = destination.stream;
     told_.push_back(stream(channel, destination.stream).endpoint);
   }
-  return told_.size() >= 2;
+  told_before_ = begin_call ? kArrivalBytes : 0;
+  const bool records_fit = channel == 0 && bytes + kArrivalBytes <= frame_bytes_max_;
+  return told_.size() >= 2 && (!begin_call || records_fit);
 }
 
-void Executor::commit_alike(std::size_t bytes) {
-  transport_.commit_for_all(told_, static_cast<std::uint32_t>(FrameTag::data), bytes);
+// The one place for such a message; null where it must be written to each.
+std::byte* Executor::reserve_for_told(std::size_t bytes) {
+  const std::span<std::byte> room = transport_.reserve_for_all(told_, told_before_ + bytes);
+  if (room.data() == nullptr) return nullptr;
+  std::memcpy(room.data(), call_.record.data(), told_before_);
+  return room.data() + told_before_;
+}
+
+void Executor::commit_alike(Operands destinations, std::size_t bytes) {
+  const FrameTag tag = told_before_ > 0 ? FrameTag::arrival_with_data : FrameTag::data;
+  transport_.commit_for_all(told_, static_cast<std::uint32_t>(tag), told_before_ + bytes);
+  if (told_before_ == 0) return;
+  for (const CallOperand& destination : destinations)
+    if (destination.is_message && destination.way == Way::staged)
+      peers_[destination.stream].arrival_sent = true;
 }
 
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
@@ -382,7 +399,7 @@ void Executor::finish_messages(Attempt& attempt) {
     else if (!destination.ready)
       s.endpoint->signal(Signal::offered, number_sent(attempt, destination) + 1);
   }
-  if (attempt.alike) commit_alike(attempt.bytes);
+  if (attempt.alike) commit_alike(program_->destinations(attempt.step), attempt.bytes);
   for (const CallOperand& source : program_->sources(attempt.step)) {
     if (!source.is_message || source.way == Way::push) continue;
     Stream& s = stream(attempt.channel, source.stream);

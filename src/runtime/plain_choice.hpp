@@ -35,27 +35,61 @@ class PlainChoice {
   // Requires  every rank begins the same calls, and leaves none before all have begun it.
   bool begin(std::size_t bytes) {
     if (words_.size() < kWords) return false;
-    kind_ = std::min<std::size_t>(std::bit_width(bytes), kKinds - 1);
-    const std::uint64_t call = ++calls_[kind_];
-    if (leads_) word(call + 1).store(said_of(call + 1, met_[kind_]), std::memory_order_release);
-    return word(call).load(std::memory_order_acquire) == said_of(call, true);
+    kind_ = kind_of(bytes);
+    const std::uint64_t call = ++kinds_[kind_].calls;
+    const std::uint64_t next = said_of(call + 1, kinds_[kind_].met);
+    if (leads_) word(kind_, call + 1).store(next, std::memory_order_release);
+    return is_said(kind_, call);
   }
 
-  // Whether the call that begin() began met memory that peers cannot address.
-  void met(bool plain) { met_[kind_] = plain; }
+  // What begin() will give, which is then to be called.
+  bool foretells(std::size_t bytes) const {
+    const std::size_t kind = kind_of(bytes);
+    return words_.size() >= kWords && is_said(kind, kinds_[kind].calls + 1);
+  }
+
+  // Of the call that begin() began, which exchanged addresses: whether this rank's memory, or any
+  // that it met, is such that peers cannot address it.
+  void met(bool own, bool any) {
+    Kind& kind = kinds_[kind_];
+    kind.met = any;
+    kind.is_others = any && !own;
+    kind.trusted = 0;
+  }
+
+  // Of one by the plan for plain memory, in which only one's own is known. That of others is asked
+  // after again from time to time.
+  void met_by_plain_plan(bool own) {
+    Kind& kind = kinds_[kind_];
+    kind.met = own || (kind.is_others && ++kind.trusted < kTrusted);
+  }
+
+  static constexpr int kTrusted = 64;
 
  private:
+  struct Kind {
+    std::uint64_t calls = 0;
+    bool met = false;        // memory that peers cannot address
+    bool is_others = false;  // and none of this rank's
+    int trusted = 0;         // calls since others were asked
+  };
+
+  static std::size_t kind_of(std::size_t bytes) {
+    return std::min<std::size_t>(std::bit_width(bytes), kKinds - 1);
+  }
   static std::uint64_t said_of(std::uint64_t call, bool plain) {
     return call << 1 | (plain ? 1 : 0);
   }
-  std::atomic<std::uint64_t>& word(std::uint64_t call) const {
-    return words_[2 * kind_ + call % 2];
+  std::atomic<std::uint64_t>& word(std::size_t kind, std::uint64_t call) const {
+    return words_[2 * kind + call % 2];
+  }
+  bool is_said(std::size_t kind, std::uint64_t call) const {
+    return word(kind, call).load(std::memory_order_acquire) == said_of(call, true);
   }
 
   std::span<std::atomic<std::uint64_t>> words_;
   bool leads_;
-  std::array<std::uint64_t, kKinds> calls_{};
-  std::array<bool, kKinds> met_{};
+  std::array<Kind, kKinds> kinds_{};
   std::size_t kind_ = 0;  // of the latest call
 };
 

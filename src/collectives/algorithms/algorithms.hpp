@@ -58,6 +58,10 @@ void tell_binomial_all_reduce(Builder& b, const GroupSizes& group);
 void tell_binomial_gather(Builder& b, const GroupSizes& group);
 void tell_binomial_scatter(Builder& b, const GroupSizes& group);
 
+// ---- leaders.cc ----
+void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& group);
+void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& group);
+
 // ---- tree.cc ----
 void tell_tree_all_reduce(Builder& b, const GroupSizes& group);
 void tell_tree_broadcast(Builder& b, const GroupSizes& group);

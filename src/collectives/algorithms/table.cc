@@ -100,17 +100,37 @@ Result<ScheduleShape> subtrees(int ranks, Rank root, const GroupSizes& group) {
   return shape;
 }
 
-// Groups of neighbours within groups, and at least two of the outermost.
-template <Collective collective>
-Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
+// Why there are no groups of neighbours within groups, and at least two of the outermost.
+Status need_groups(int ranks, const GroupSizes& groups) {
   const std::span<const int> sizes = groups.sizes();
   const bool small = std::any_of(sizes.begin(), sizes.end(), [](int size) { return size < 2; });
   const int group = groups.outermost();
-  if (sizes.empty() || small || ranks % group != 0 || ranks / group < 2)
-    return Status(StatusCode::unsupported,
-                  "needs at least two nodes of equal size with at least two ranks each, not " +
-                      std::to_string(ranks) + " ranks with " +
-                      (sizes.empty() ? "1" : groups.text()) + " per node");
+  if (!sizes.empty() && !small && ranks % group == 0 && ranks / group >= 2) return {};
+  return Status(StatusCode::unsupported,
+                "needs at least two nodes of equal size with at least two ranks each, not " +
+                    std::to_string(ranks) + " ranks with " + (sizes.empty() ? "1" : groups.text()) +
+                    " per node");
+}
+
+// Leaders' programs name all ranks.
+Result<ScheduleShape> leaders_one_shot(int ranks, Rank root, const GroupSizes& groups) {
+  const Status status = need_groups(ranks, groups);
+  if (!status.ok()) return status;
+  return one_shot(ranks, root, groups);
+}
+
+// A chunk for each leader.
+Result<ScheduleShape> leaders_direct(int ranks, Rank root, const GroupSizes& groups) {
+  Result<ScheduleShape> shape = leaders_one_shot(ranks, root, groups);
+  if (shape.ok()) shape->chunks = ranks / groups.outermost();
+  return shape;
+}
+
+template <Collective collective>
+Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
+  const Status status = need_groups(ranks, groups);
+  if (!status.ok()) return status;
+  const std::span<const int> sizes = groups.sizes();
   ScheduleShape shape = plain(collective, ranks, root);
   if (collective == Collective::all_reduce) {
     shape.chunks = ranks;
@@ -137,6 +157,10 @@ constexpr Algorithm kTable[] = {
      "recursive halving, then doubling: logarithmic latency, optimal bandwidth"},
     {"binomial", Collective::all_reduce, whole<Collective::all_reduce>, tell_binomial_all_reduce,
      "up and down a binomial tree: few messages, for small data in the order of ranks"},
+    {"leaders_one_shot", Collective::all_reduce, leaders_one_shot, tell_leaders_one_shot_all_reduce,
+     "one rank of each group reduces for it, everybody reduces what those have", true},
+    {"leaders_direct", Collective::all_reduce, leaders_direct, tell_leaders_direct_all_reduce,
+     "one rank of each group reduces for it, those then go direct, and tell their groups", true},
     {"hierarchical", Collective::all_reduce, levels<Collective::all_reduce>,
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 

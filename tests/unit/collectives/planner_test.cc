@@ -205,22 +205,23 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
     Planner planner = neighbours_first(ranks);
     const auto plan = *planner.plan(all_reduce(kMiB), 0);
     ASSERT_NE(plan->plain, nullptr) << ranks;
-    EXPECT_EQ(plan->plain->algorithm, "direct");
-    EXPECT_NE(plan->algorithm, "direct");
-    EXPECT_TRUE(plan->settings.direct && plan->plain->settings.direct);
+    EXPECT_EQ(plan->plain->algorithm, "leaders_direct");
+    EXPECT_NE(plan->algorithm, "leaders_direct");
+    EXPECT_TRUE(plan->settings.direct && !plan->plain->settings.direct);
     EXPECT_EQ(plan->plain->hash, (*planner.plan(all_reduce(kMiB), 1))->plain->hash);
     EXPECT_EQ((*planner.plan({Collective::broadcast, kMiB}, 0))->plain, nullptr);
     EXPECT_EQ((*planner.plan(all_reduce(8), 0))->plain, nullptr) << "it is staged anyway";
     const Explanation explanation = *planner.explain(all_reduce(kMiB));
     ASSERT_TRUE(explanation.plain);
-    EXPECT_EQ(explanation.plain->algorithm, "direct");
+    EXPECT_EQ(explanation.plain->algorithm, "leaders_direct");
     EXPECT_THAT(to_text(explanation),
-                HasSubstr("where peers cannot address the buffers: direct instead, predicted "));
+                HasSubstr("cannot address the buffers: leaders_direct, staged, predicted "));
   }
   EXPECT_EQ((*make("1x4", 4, with_direct()).plan(all_reduce(kMiB), 0))->plain, nullptr);
   PlannerOptions forced = with_direct();
   forced.algorithm = "hierarchical";
-  EXPECT_EQ((*neighbours_first(4, forced).plan(all_reduce(kMiB), 0))->plain, nullptr);
+  Planner only_that = neighbours_first(4, forced);
+  EXPECT_EQ((*only_that.plan(all_reduce(kMiB), 0))->plain->algorithm, "hierarchical");
   PlannerOptions direct_only = with_direct();
   direct_only.lowering = Lowering::direct;
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);

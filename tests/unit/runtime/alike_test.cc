@@ -32,14 +32,16 @@ TEST(Alike, EveryAlgorithmBringsTheSame) {
   for (const collectives::Algorithm& algorithm : collectives::all_algorithms())
     for (const int ranks : {3, 4, 5, 8})
       for (const std::size_t count : {601UL, 5003UL}) {
-        if (!has_data(algorithm.collective) || algorithm.grouped ||
-            !algorithm.shape(ranks, 0, collectives::GroupSizes(1)).ok())
-          continue;
+        const int group = algorithm.grouped ? ranks / 2 : 1;
+        if (!has_data(algorithm.collective) || !algorithm.shape(ranks, 0, group).ok()) continue;
         SCOPED_TRACE(std::string(algorithm.name) + " " +
                      std::string(to_string(algorithm.collective)) + " ranks " +
                      std::to_string(ranks) + " of " + std::to_string(count));
-        ASSERT_NO_FATAL_FAILURE(
-            written_once({algorithm.collective, algorithm.name, true, false, 8192}, ranks, count));
+        for (const bool direct : {true, false}) {
+          Calls calls{algorithm.collective, algorithm.name, direct, false, 8192};
+          calls.group = group;
+          ASSERT_NO_FATAL_FAILURE(written_once(calls, ranks, count));
+        }
       }
 }
 
@@ -51,6 +53,20 @@ TEST(Alike, IsWrittenOnce) {
   EXPECT_EQ(once("direct", 16384, 8192), 4U * 4U) << "four slices";
   EXPECT_EQ(once("direct", 1024, 65536), 0U) << "short messages have cells";
   EXPECT_EQ(once("ring", 16384, 8192), 0U) << "nobody gets what another one gets";
+}
+
+// Also where it is the first that peers get in a call, and has the call's record before it.
+TEST(Alike, BeginsACall) {
+  const auto once = [](std::string_view algorithm, std::size_t count, std::size_t frame_bytes) {
+    Calls calls{Collective::all_reduce, algorithm, false, false, frame_bytes};
+    calls.group = 2;
+    return written_once(calls, 4, count);
+  };
+  EXPECT_EQ(once("leaders_one_shot", 4096, 65536), 4U) << "one slice in each of four calls";
+  EXPECT_EQ(once("leaders_direct", 4096, 65536), 0U) << "a leader's other messages come before";
+  EXPECT_EQ(once("one_shot", 4096, 65536), 4U);
+  EXPECT_EQ(once("one_shot", 1024, 8192), 0U) << "the record does not fit besides";
+  EXPECT_GT(once("one_shot", 5003, 8192), 4U) << "the first slice, or only those after it";
 }
 
 // More slices than have places: some go through queues one by one, and then there is no room at

@@ -29,8 +29,8 @@ TEST(PlainChoice, FollowsWhatTheCallBeforeTheLatestMet) {
   for (std::size_t call = 0; call < std::size(met); ++call) {
     EXPECT_EQ(leader.begin(kBytes), plain[call]) << call;
     EXPECT_EQ(other.begin(kBytes), plain[call]) << call;
-    leader.met(met[call]);
-    other.met(!met[call]);  // which nobody asks for
+    leader.met(met[call], met[call]);
+    other.met(!met[call], !met[call]);  // which nobody asks for
   }
 }
 
@@ -47,7 +47,7 @@ TEST(PlainChoice, AllHearTheSameWhoeverIsAhead) {
     if (std::any_of(heard.begin(), heard.end(), [&](const auto& h) { return h.size() < calls; }))
       continue;
     heard[rank].push_back(ranks[rank].begin(kBytes));
-    ranks[rank].met(calls % 5 < 3);
+    ranks[rank].met(calls % 5 < 3, calls % 5 < 3);
   }
   const std::size_t calls = std::min({heard[0].size(), heard[1].size(), heard[2].size()});
   ASSERT_GT(calls, 300U);
@@ -62,11 +62,44 @@ TEST(PlainChoice, SizesAreApart) {
   PlainChoice leader(words, true);
   for (int call = 0; call < 4; ++call) {
     EXPECT_EQ(leader.begin(kBytes), call > 1);
-    leader.met(true);
+    leader.met(true, true);
     EXPECT_FALSE(leader.begin(2 * kBytes));
-    leader.met(false);
+    leader.met(false, false);
     EXPECT_FALSE(leader.begin(std::size_t{1} << 60)) << "larger than any buffer";
-    leader.met(false);
+    leader.met(false, false);
+  }
+}
+
+// A call by that plan only says what one's own memory is.
+TEST(PlainChoice, OthersAreAskedAgainFromTimeToTime) {
+  Words words(PlainChoice::kWords);
+  PlainChoice leader(words, true);
+  const auto calls_by_plain_plan = [&](bool own, bool others) {
+    int plain = 0;
+    for (int call = 0; call < 1000; ++call) {
+      if (leader.begin(kBytes)) {
+        ++plain;
+        leader.met_by_plain_plan(own);
+      } else {
+        leader.met(own, own || others);
+      }
+    }
+    return plain;
+  };
+  EXPECT_EQ(calls_by_plain_plan(true, false), 998) << "the first two cannot know";
+  EXPECT_EQ(calls_by_plain_plan(false, false), 2) << "nor can they when it changes";
+  const int plain = calls_by_plain_plan(false, true);
+  EXPECT_GT(plain, 900);
+  EXPECT_LT(plain, 999 - 1000 / (PlainChoice::kTrusted + 3));
+}
+
+TEST(PlainChoice, CanBeForetold) {
+  Words words(PlainChoice::kWords);
+  PlainChoice leader(words, true);
+  for (int call = 0; call < 20; ++call) {
+    const bool foretold = leader.foretells(kBytes);
+    EXPECT_EQ(leader.begin(kBytes), foretold) << call;
+    foretold ? leader.met_by_plain_plan(call % 4 < 2) : leader.met(call % 4 < 2, call % 4 < 2);
   }
 }
 
@@ -74,7 +107,7 @@ TEST(PlainChoice, WithoutWordsNothingIsAgreed) {
   PlainChoice leader({}, true);
   for (int call = 0; call < 4; ++call) {
     EXPECT_FALSE(leader.begin(kBytes));
-    leader.met(true);
+    leader.met(true, true);
   }
 }
 
@@ -98,6 +131,42 @@ TEST(PlainChoice, CallsOfPlainMemoryTakeTheOtherPlan) {
       }
     }
   }
+}
+
+// Between buffers that all can address they are made again without being set up, as if there were
+// no other plan, until the buffers are plain.
+TEST(PlainChoice, SharedMemoryIsMadeAgain) {
+  for (const int ranks : {4, 8}) {
+    bool shared = true;
+    Calls calls{Collective::all_reduce, "direct", true};
+    calls.plain = "leaders_one_shot";
+    calls.group = ranks / 2;
+    Rounds rounds(calls, ranks, 64, false, [&] { return shared; });
+    for (int call = 0; call < 3; ++call) ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+    for (int call = 0; call < 3; ++call)
+      EXPECT_EQ(rounds.together([](Rank) { return 3; }), ranks) << "found at once, call " << call;
+    shared = false;
+    for (int call = 0; call < 4; ++call)
+      ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 2; }));
+    for (Rank r = 0; r < ranks; ++r) EXPECT_TRUE(rounds.executor(r).uses_plain_plan());
+    shared = true;
+    for (int call = 0; call < 6; ++call)
+      ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 2; }));
+    for (Rank r = 0; r < ranks; ++r) EXPECT_FALSE(rounds.executor(r).uses_plain_plan());
+  }
+}
+
+// The record of a call says by which of its plans it is made.
+TEST(PlainChoice, RanksThatDisagreeAreTold) {
+  Calls calls{Collective::all_reduce, "direct", true};
+  calls.plain = "direct";
+  Rounds rounds(calls, 3, 5003, false, [] { return false; });
+  for (int call = 0; call < 3; ++call) ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+  rounds.forget_plain_plan(1);
+  rounds.one_that_fails();
+  for (Rank r = 0; r < 3; ++r)
+    EXPECT_EQ(rounds.executor(r).status().code(), StatusCode::mismatch)
+        << rounds.executor(r).status().to_string();
 }
 
 }  // namespace

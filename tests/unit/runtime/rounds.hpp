@@ -29,7 +29,8 @@ struct Calls {
   Attached* attached = nullptr;  // memory that is not shared is copied by the system
   std::size_t streaming_bytes = ExecutorOptions().streaming_bytes;
   Moved* moved = nullptr;       // the transport moves long messages itself
-  std::string_view plain = {};  // another algorithm, for memory that is not shared
+  std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
+  int group = 1;                // ranks of one, for algorithms that go by them
 };
 
 class Rounds {
@@ -51,7 +52,7 @@ class Rounds {
     options.queue_bytes = 2 * calls.frame_bytes;
     const auto world = transport::MemoryWorld::make(options);
     const auto algorithm = collectives::find_algorithm(calls.collective, calls.algorithm);
-    const auto schedule = *collectives::build(**algorithm, ranks, 0);
+    const auto schedule = *collectives::build(**algorithm, ranks, 0, calls.group);
     auto programs = collectives::lower_all(schedule);
     auto pulled = collectives::lower_all(schedule, Copies::pulled);
     const auto share = [](collectives::LoweredProgram& program) {
@@ -92,6 +93,8 @@ class Rounds {
     return (*transports_[idx(by)]->endpoint(from, 0))->signalled(which);
   }
   void count_a_call() { ++sequence_; }
+  // It is made by the usual plan only, whatever the others do.
+  void forget_plain_plan(Rank rank) { plans_[idx(rank)].plain = nullptr; }
 
   // In new memory.
   Call next(Rank rank) {
@@ -205,10 +208,11 @@ class Rounds {
   std::shared_ptr<const collectives::Plan> plan_of(const Calls& calls, std::string_view algorithm,
                                                    Rank rank) const {
     const auto found = collectives::find_algorithm(calls.collective, algorithm);
-    const auto schedule = *collectives::build(**found, shape_.ranks, 0);
+    const auto schedule = *collectives::build(**found, shape_.ranks, 0, calls.group);
     auto plan = std::make_shared<collectives::Plan>();
     plan->algorithm = algorithm;
-    plan->settings = {1, calls.frame_bytes, direct_};
+    plan->settings = {1, calls.frame_bytes, false};
+    plan->hash = 43;
     plan->program =
         std::make_shared<collectives::LoweredProgram>(collectives::lower(schedule, rank));
     plan->all_meet = (*found)->all_meet();

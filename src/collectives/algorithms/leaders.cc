@@ -1,0 +1,89 @@
+// Leaders: of every group, such as the ranks that take turns on a core, one adds up what all have
+// there, and everybody gets what the leaders have. Ranks that share a core then wait as seldom as
+// can be: each gives its data to the leader and leaves the core, and when it gets it back the
+// leaders are done. Elsewhere it is few messages between groups.
+//
+// Source: Bayatpour, Chakraborty, Subramoni, Lu, Panda, Scalable reduction collectives with data
+// partitioning-based multi-leader design (2017), whose leaders share out the data as those of
+// leaders_direct do, but within a node.
+//
+// Groups are of neighbours, and their first rank leads.
+#include "collectives/algorithms/algorithms.hpp"
+
+namespace tutti::collectives::algorithms {
+namespace {
+
+class Leaders {
+ public:
+  Leaders(const Builder& b, const GroupSizes& groups)
+      : size_(groups.outermost()), count_(b.ranks() / size_), mine_(b.rank() / size_) {}
+
+  int count() const { return count_; }
+  int mine() const { return mine_; }  // the number of this rank's group
+  Rank of(int group) const { return group * size_; }
+  bool led_by(Rank rank) const { return rank == of(mine_); }
+
+  // Of the leader: its own contribution and that of each other rank of the group.
+  std::vector<Operand> contributions(const Operand& own) const {
+    std::vector<Operand> sources = {own};
+    for (int i = 1; i < size_; ++i) sources.push_back(Builder::from(of(mine_) + i));
+    return sources;
+  }
+
+ private:
+  int size_;  // of a group
+  int count_;
+  int mine_;
+};
+
+// The rank's own copy, and one for everybody else, by way of the queues: it is the same for all,
+// and there it is written once.
+std::vector<Operand> to_everybody(const Builder& b, const Operand& own) {
+  std::vector<Operand> destinations = {own};
+  for (int i = 1; i < b.ranks(); ++i)
+    destinations.push_back(Builder::to_queue((b.rank() + i) % b.ranks()));
+  return destinations;
+}
+
+}  // namespace
+
+// Everybody adds up the sums of the leaders, in the order of groups, so that all get the same bits.
+void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
+  const Leaders leaders(b, groups);
+  if (leaders.led_by(b.rank()))
+    b.reduce(leaders.contributions(Builder::input(0)), to_everybody(b, Builder::output(0)));
+  else
+    b.send(leaders.of(leaders.mine()), Builder::input(0));
+  std::vector<Operand> sums;
+  for (int group = 0; group < leaders.count(); ++group) {
+    const Rank leader = leaders.of(group);
+    sums.push_back(leader == b.rank() ? Builder::output(0) : Builder::from(leader));
+  }
+  b.finish(sums, {Builder::output(0)});
+}
+
+// Every leader is responsible for a chunk: it gets the other groups' sums of it, and hands on the
+// result. One wait more, and less to add.
+void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& groups) {
+  const Leaders leaders(b, groups);
+  const int count = leaders.count();
+  for (int i = 1; i <= count; ++i) {
+    const int group = (leaders.mine() + i) % count;  // whose chunk; one's own comes last
+    if (!leaders.led_by(b.rank())) {
+      b.send(leaders.of(leaders.mine()), Builder::input(group));
+      continue;
+    }
+    std::vector<Operand> sources = leaders.contributions(Builder::input(group));
+    if (group != leaders.mine()) {
+      b.reduce(sources, {Builder::to(leaders.of(group))});
+      continue;
+    }
+    for (int other = 0; other < count; ++other)
+      if (other != group) sources.push_back(Builder::from(leaders.of(other)));
+    b.finish(sources, to_everybody(b, Builder::output(group)));
+  }
+  for (int group = 0; group < count; ++group)
+    if (leaders.of(group) != b.rank()) b.recv(leaders.of(group), Builder::output(group));
+}
+
+}  // namespace tutti::collectives::algorithms
