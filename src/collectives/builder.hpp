@@ -120,6 +120,9 @@ struct Algorithm {
   std::string_view summary;  // one line for `tutti plan` and the docs
   bool grouped = false;      // `groups` matter
   Meeting meeting = Meeting::some;
+  // Not chosen where any order of a reduction will do: another one is quicker then, which the model
+  // does not tell apart from it.
+  bool for_order_only = false;
 
   bool all_meet() const { return meeting != Meeting::some; }
   bool all_copy() const { return meeting == Meeting::all_copies; }

@@ -185,6 +185,14 @@ Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algor
   return entry;
 }
 
+// Why it is not chosen unless it is asked for.
+std::string Planner::State::needlessly_ordered(const Algorithm& algorithm,
+                                               const PlanQuery& query) const {
+  const bool any_order = form_of(query) == ReductionForm::any;
+  if (!any_order || !algorithm.for_order_only || options.algorithm == algorithm.name) return {};
+  return "is for reduce_order=rank_tree";
+}
+
 bool Planner::State::tries(bool direct) const {
   if (direct) return options.direct_possible && options.lowering != Lowering::staged;
   return options.lowering != Lowering::direct;
@@ -272,7 +280,8 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
 // One algorithm in every lowering that can do something for it.
 void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& query,
                                  std::vector<Choice>& found) {
-  const std::string disorder = out_of_order(entry, query);
+  std::string unwanted = out_of_order(entry, query);
+  if (unwanted.empty()) unwanted = needlessly_ordered(*entry.algorithm, query);
   const std::vector<int> channels = query.varied ? std::vector<int>{1} : channel_choices();
   for (const bool direct : {false, true}) {
     if (query.varied ? direct : !tries(direct)) continue;
@@ -286,7 +295,7 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
       continue;
     found.push_back(settle(entry, pricing, query, channels, slice_choices()));
     Choice& choice = found.back();
-    if (choice.not_possible.empty()) choice.not_possible = disorder;
+    if (choice.not_possible.empty()) choice.not_possible = unwanted;
     if (!forced && choice.not_possible.empty()) choice.not_possible = entry.not_priced;
   }
 }
@@ -418,7 +427,8 @@ std::optional<Choice> Planner::State::plain_choice(const PlanQuery& query, const
   if (!entries.ok()) return std::nullopt;
   std::optional<Choice> best;
   for (const std::unique_ptr<Entry>& entry : **entries) {
-    if (!entry->not_priced.empty()) continue;
+    if (!entry->not_priced.empty() || !needlessly_ordered(*entry->algorithm, query).empty())
+      continue;
     Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
     const bool better = choice.not_possible.empty() && (!best || choice.time_ns < best->time_ns);
     if (better) best = std::move(choice);

@@ -83,6 +83,7 @@ struct Planner::State {
   Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
                                             const PlanQuery& query);
   Status price(Entry& entry);
+  std::string needlessly_ordered(const Algorithm& algorithm, const PlanQuery& query) const;
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;

@@ -45,6 +45,23 @@ std::vector<Operand> to_everybody(const Builder& b, const Operand& own) {
   return destinations;
 }
 
+// Each group's data to its leader, chunk by chunk, and from there the sum to the leader whose chunk
+// it is; one's own chunk comes last, and its sum is not made here.
+void share_out(Builder& b, const Leaders& leaders) {
+  for (int i = 1; i <= leaders.count(); ++i) {
+    const int group = (leaders.mine() + i) % leaders.count();
+    if (!leaders.led_by(b.rank()))
+      b.send(leaders.of(leaders.mine()), Builder::input(group));
+    else if (group != leaders.mine())
+      b.reduce(leaders.contributions(Builder::input(group)), {Builder::to(leaders.of(group))});
+  }
+}
+
+void hear_results(Builder& b, const Leaders& leaders) {
+  for (int group = 0; group < leaders.count(); ++group)
+    if (leaders.of(group) != b.rank()) b.recv(leaders.of(group), Builder::output(group));
+}
+
 }  // namespace
 
 // Everybody adds up the sums of the leaders, in the order of groups, so that all get the same bits.
@@ -66,24 +83,31 @@ void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
 // result. One wait more, and less to add.
 void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& groups) {
   const Leaders leaders(b, groups);
-  const int count = leaders.count();
-  for (int i = 1; i <= count; ++i) {
-    const int group = (leaders.mine() + i) % count;  // whose chunk; one's own comes last
-    if (!leaders.led_by(b.rank())) {
-      b.send(leaders.of(leaders.mine()), Builder::input(group));
-      continue;
-    }
-    std::vector<Operand> sources = leaders.contributions(Builder::input(group));
-    if (group != leaders.mine()) {
-      b.reduce(sources, {Builder::to(leaders.of(group))});
-      continue;
-    }
-    for (int other = 0; other < count; ++other)
-      if (other != group) sources.push_back(Builder::from(leaders.of(other)));
-    b.finish(sources, to_everybody(b, Builder::output(group)));
+  share_out(b, leaders);
+  if (leaders.led_by(b.rank())) {
+    const int mine = leaders.mine();
+    std::vector<Operand> sources = leaders.contributions(Builder::input(mine));
+    for (int group = 0; group < leaders.count(); ++group)
+      if (group != mine) sources.push_back(Builder::from(leaders.of(group)));
+    b.finish(sources, to_everybody(b, Builder::output(mine)));
   }
-  for (int group = 0; group < count; ++group)
-    if (leaders.of(group) != b.rank()) b.recv(leaders.of(group), Builder::output(group));
+  hear_results(b, leaders);
+}
+
+// The same in the order of ranks: the leader adds up what its own group has before it adds the sums
+// of groups, of which all are of one size then.
+void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& groups) {
+  const Leaders leaders(b, groups);
+  share_out(b, leaders);
+  if (leaders.led_by(b.rank())) {
+    const Operand mine = Builder::output(leaders.mine());
+    b.reduce(leaders.contributions(Builder::input(leaders.mine())), {mine});
+    std::vector<Operand> sums;
+    for (int group = 0; group < leaders.count(); ++group)
+      sums.push_back(group == leaders.mine() ? mine : Builder::from(leaders.of(group)));
+    b.finish(sums, to_everybody(b, mine));
+  }
+  hear_results(b, leaders);
 }
 
 }  // namespace tutti::collectives::algorithms

@@ -161,6 +161,9 @@ constexpr Algorithm kTable[] = {
      "one rank of each group reduces for it, everybody reduces what those have", true},
     {"leaders_direct", Collective::all_reduce, leaders_direct, tell_leaders_direct_all_reduce,
      "one rank of each group reduces for it, those then go direct, and tell their groups", true},
+    {"leaders_in_order", Collective::all_reduce, leaders_direct, tell_leaders_in_order_all_reduce,
+     "as leaders_direct, in the order of ranks where groups are powers of two", true, Meeting::some,
+     true},
     {"hierarchical", Collective::all_reduce, levels<Collective::all_reduce>,
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 

@@ -227,6 +227,18 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// Leaders that keep the order of ranks are chosen where it is asked for, or they are.
+TEST(Planner, OrderIsKeptWhereItIsAskedFor) {
+  PlanQuery query = all_reduce(64 << 10);
+  EXPECT_NE((*neighbours_first(4).plan(query, 0))->algorithm, "leaders_in_order");
+  query.form = rank_tree_form(DataType::float64);
+  EXPECT_EQ((*neighbours_first(4).plan(query, 0))->algorithm, "leaders_in_order");
+  PlannerOptions forced = with_direct();
+  forced.algorithm = "leaders_in_order";
+  EXPECT_EQ((*neighbours_first(4, forced).plan(all_reduce(64 << 10), 0))->algorithm,
+            "leaders_in_order");
+}
+
 TEST(Planner, RanksThatShareCoresWaitOnce) {
   for (const int ranks : {4, 8}) {
     Planner planner = make("2", ranks, with_direct());
