@@ -145,6 +145,8 @@ TEST(PlainChoice, SharedMemoryIsMadeAgain) {
     for (int call = 0; call < 3; ++call) ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
     for (int call = 0; call < 3; ++call)
       EXPECT_EQ(rounds.together([](Rank) { return 3; }), ranks) << "found at once, call " << call;
+    for (int call = 0; call < 3; ++call)
+      ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 2; }, call));
     shared = false;
     for (int call = 0; call < 4; ++call)
       ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 2; }));
@@ -153,6 +155,33 @@ TEST(PlainChoice, SharedMemoryIsMadeAgain) {
     for (int call = 0; call < 6; ++call)
       ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 2; }));
     for (Rank r = 0; r < ranks; ++r) EXPECT_FALSE(rounds.executor(r).uses_plain_plan());
+  }
+}
+
+// Where one rank's memory is plain, those that do not talk to it meet none, and could make the call
+// again as it was when the other plan has been agreed on.
+TEST(PlainChoice, OneRankOfPlainMemoryIsEnough) {
+  Calls calls{Collective::all_reduce, "binomial", true};
+  calls.plain = "direct";
+  calls.never_shares = 2;
+  Rounds rounds(calls, 5, 64, false, [] { return true; });
+  for (int call = 0; call < 8; ++call) {
+    ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 3; }));
+    for (Rank r = 0; r < 5; ++r)
+      EXPECT_EQ(rounds.executor(r).uses_plain_plan(), call >= 2) << r << ", call " << call;
+  }
+}
+
+// Who waits long for a rank asks whether it makes the same call.
+TEST(PlainChoice, InquiriesAreOfThePlanThatIsUsed) {
+  Calls calls{Collective::all_reduce, "direct", true};
+  calls.plain = "ring";
+  Rounds rounds(calls, 3, 5003, false, [] { return false; });
+  for (int call = 0; call < 4; ++call) {
+    ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+    EXPECT_EQ(rounds.executor(0).uses_plain_plan(), call >= 2);
+    rounds.executor(0).answer_inquiry(1, rounds.executor(1).record());
+    EXPECT_TRUE(rounds.executor(0).status().ok()) << rounds.executor(0).status().to_string();
   }
 }
 

@@ -31,6 +31,7 @@ struct Calls {
   Moved* moved = nullptr;       // the transport moves long messages itself
   std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
   int group = 1;                // ranks of one, for algorithms that go by them
+  Rank never_shares = -1;       // its buffers no peer can address, whatever the others'
 };
 
 class Rounds {
@@ -61,8 +62,9 @@ class Rounds {
     for (Rank r = 0; r < ranks; ++r) {
       auto transport = transport::make_memory_transport(world, r);
       if (shares)
-        transport =
-            std::make_unique<PrivateTransport>(std::move(transport), shares, calls.attached);
+        transport = std::make_unique<PrivateTransport>(
+            std::move(transport), r == calls.never_shares ? [] { return false; } : shares,
+            calls.attached);
       private_.push_back(shares ? static_cast<PrivateTransport*>(transport.get()) : nullptr);
       if (calls.moved != nullptr)
         transport = std::make_unique<MovingTransport>(std::move(transport), *calls.moved);
@@ -127,14 +129,15 @@ class Rounds {
   }
 
   // All post, and then look in turns, each as often as it says; returns how many found all there.
-  int together(const std::function<int(Rank)>& looks) {
+  // `general`: this rank makes the call the general way, whatever it was before.
+  int together(const std::function<int(Rank)>& looks, Rank general = -1) {
     ++sequence_;
     std::vector<int> left(idx(shape_.ranks));
     std::vector<bool> posted(idx(shape_.ranks));
     for (Rank r = 0; r < shape_.ranks; ++r) {
       left[idx(r)] = looks(r);
       Call call = next(r);
-      posted[idx(r)] = executors_[idx(r)]->post_again(call, plans_[idx(r)]);
+      posted[idx(r)] = r != general && executors_[idx(r)]->post_again(call, plans_[idx(r)]);
       if (posted[idx(r)]) continue;
       EXPECT_TRUE(executors_[idx(r)]->start(call, plans_[idx(r)]).ok());
     }
