@@ -54,7 +54,7 @@ std::size_t operand_count(const Schedule& schedule) {
 // queues, and then it is not whose core lines come from that counts, but whether the core's own
 // cache has them. Fitted to all_reduce of 16 KiB to 16 MiB between 4 and 8 processes on two cores
 // of a Xeon (2 MiB of such cache), by direct, leaders_one_shot and leaders_direct: what is chosen
-// is the quickest of them, or within a tenth of it.
+// is the quickest of them, or within an eighth of it.
 CostConstants of_plain_memory(CostConstants constants) {
   constants.in_caches.near = constants.in_caches.queued = 0.42;
   constants.in_memory.near = 0.87;

@@ -26,6 +26,8 @@ class PlainChoice {
   // Of calls by powers of two of their bytes.
   static constexpr std::size_t kKinds = 48;
   static constexpr std::size_t kWords = 2 * kKinds;
+  // Calls by the plan for plain memory before those are asked again whose memory it was.
+  static constexpr int kTrusted = 64;
 
   // `words`: kWords of them, zeros at first, the same for all ranks; none: nothing can be agreed.
   PlainChoice(std::span<std::atomic<std::uint64_t>> words, bool leads)
@@ -63,8 +65,6 @@ class PlainChoice {
     Kind& kind = kinds_[kind_];
     kind.met = own || (kind.is_others && ++kind.trusted < kTrusted);
   }
-
-  static constexpr int kTrusted = 64;
 
  private:
   struct Kind {

@@ -30,6 +30,14 @@ class Leaders {
     return sources;
   }
 
+  // The leaders' sums as `rank` has them, in the order of groups; its own lies there if it leads.
+  std::vector<Operand> sums(Rank rank, const Operand& own) const {
+    std::vector<Operand> sources;
+    for (int group = 0; group < count_; ++group)
+      sources.push_back(of(group) == rank ? own : Builder::from(of(group)));
+    return sources;
+  }
+
  private:
   int size_;  // of a group
   int count_;
@@ -71,12 +79,7 @@ void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
     b.reduce(leaders.contributions(Builder::input(0)), to_everybody(b, Builder::output(0)));
   else
     b.send(leaders.of(leaders.mine()), Builder::input(0));
-  std::vector<Operand> sums;
-  for (int group = 0; group < leaders.count(); ++group) {
-    const Rank leader = leaders.of(group);
-    sums.push_back(leader == b.rank() ? Builder::output(0) : Builder::from(leader));
-  }
-  b.finish(sums, {Builder::output(0)});
+  b.finish(leaders.sums(b.rank(), Builder::output(0)), {Builder::output(0)});
 }
 
 // Every leader is responsible for a chunk: it gets the other groups' sums of it, and hands on the
@@ -102,10 +105,7 @@ void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& groups) {
   if (leaders.led_by(b.rank())) {
     const Operand mine = Builder::output(leaders.mine());
     b.reduce(leaders.contributions(Builder::input(leaders.mine())), {mine});
-    std::vector<Operand> sums;
-    for (int group = 0; group < leaders.count(); ++group)
-      sums.push_back(group == leaders.mine() ? mine : Builder::from(leaders.of(group)));
-    b.finish(sums, to_everybody(b, mine));
+    b.finish(leaders.sums(b.rank(), mine), to_everybody(b, mine));
   }
   hear_results(b, leaders);
 }

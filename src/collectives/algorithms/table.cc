@@ -100,7 +100,7 @@ Result<ScheduleShape> subtrees(int ranks, Rank root, const GroupSizes& group) {
   return shape;
 }
 
-// Why there are no groups of neighbours within groups, and at least two of the outermost.
+// Why there are no groups of neighbours, or not at least two of the outermost.
 Status need_groups(int ranks, const GroupSizes& groups) {
   const std::span<const int> sizes = groups.sizes();
   const bool small = std::any_of(sizes.begin(), sizes.end(), [](int size) { return size < 2; });
@@ -126,6 +126,7 @@ Result<ScheduleShape> leaders_direct(int ranks, Rank root, const GroupSizes& gro
   return shape;
 }
 
+// Groups within groups.
 template <Collective collective>
 Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
   const Status status = need_groups(ranks, groups);

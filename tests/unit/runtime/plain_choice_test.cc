@@ -96,11 +96,15 @@ TEST(PlainChoice, OthersAreAskedAgainFromTimeToTime) {
 TEST(PlainChoice, CanBeForetold) {
   Words words(PlainChoice::kWords);
   PlainChoice leader(words, true);
+  int plain = 0;
   for (int call = 0; call < 20; ++call) {
     const bool foretold = leader.foretells(kBytes);
+    plain += foretold ? 1 : 0;
     EXPECT_EQ(leader.begin(kBytes), foretold) << call;
     foretold ? leader.met_by_plain_plan(call % 4 < 2) : leader.met(call % 4 < 2, call % 4 < 2);
   }
+  EXPECT_GT(plain, 5);
+  EXPECT_LT(plain, 15);
 }
 
 TEST(PlainChoice, WithoutWordsNothingIsAgreed) {
