@@ -206,7 +206,7 @@ TEST_P(NcclTransfers, ConcernTheirTwoRanksAlone) {
 // A launch that fails tells who makes them.
 TEST_P(NcclTransfers, AreMadeByKernelsWithinAHost) {
   EXPECT_EQ(run(2,
-                [](Member& member, Shared&) {
+                [](Member& member, Shared& shared) {
                   const bool by_kernels = member.has_kernels() && !GetParam().apart;
                   const Mail mail(member, 10);
                   check_sums(member, 10);
@@ -223,6 +223,9 @@ TEST_P(NcclTransfers, AreMadeByKernelsWithinAHost) {
                                       member.stream()) == ncclSuccess;
                     DEMAND(reduced != member.has_kernels());
                   }
+                  // Who aborts takes the other's transfers away, if they are still under way there.
+                  ++shared.met;
+                  while (shared.met < 2) std::this_thread::yield();
                   DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
                 }),
             zeros(2));
