@@ -262,7 +262,8 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
         double time_ns = call_ns(priced_on.constants(), choice.slice, prices->graph().exchange_ns(),
                                  slices, channels);
         const bool at_once = !direct && choice.slices == 1 && prices->graph().one_round() &&
-                             bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes;
+                             bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes &&
+                             bytes * (ranks() - 1) <= kHeardAtOnceBytes;
         if (at_once && machine.takes_turns()) time_ns *= machine.constants().one_round;
         choice.time_ns = std::round(time_ns);
       }

@@ -19,7 +19,7 @@ namespace {
 using namespace tutti::transport::fifo;
 
 constexpr std::align_val_t kPage{4096};
-constexpr std::size_t kFrameMax = 2048;
+constexpr std::size_t kFrameMax = 8192;
 constexpr std::size_t kStepsMax = 128;
 
 struct Free {
@@ -54,7 +54,8 @@ bool inside(const void* data, std::size_t bytes) {
 }
 
 Cell& cell(std::size_t index) {
-  return reinterpret_cast<Cell*>(memory() + layout().cells_offset())[index % layout().cell_count];
+  return *reinterpret_cast<Cell*>(memory() + layout().cells_offset() +
+                                  offset_of(index % kCellCount));
 }
 
 enum Call { peek, release, news, signalled, reserve, commit, signal, room, poke, poke_cell };
@@ -119,7 +120,7 @@ class World {
     reserved_ = 0;
     const auto place = producer_.reserve(bytes);
     if (place.data() == nullptr) return;
-    TUTTI_ASSERT(bytes <= kInlineBytes || inside(place.data(), place.size()),
+    TUTTI_ASSERT(bytes <= kTinyBytes || inside(place.data(), place.size()),
                  "room lies in the queue");
     std::memset(place.data(), 0x5a, place.size());
     reserved_ = bytes;
@@ -134,11 +135,11 @@ class World {
   // A cell that looks right at first sight.
   static void write_cell(Decisions& decisions) {
     const auto number = decisions.number<std::uint8_t>();
-    Cell& target = cell(number + layout().cell_count - 1);
+    Cell& target = cell(decisions.number<std::uint8_t>());
     target.tag.store(decisions.number<std::uint8_t>());
     target.bytes.store(decisions.number<std::uint32_t>());
     target.place.store(decisions.number<std::uint32_t>());
-    target.number.store(number);
+    target.number.store(numbered(number, decisions.number<std::uint8_t>() % kCellCount));
   }
 
   Consumer consumer_;
@@ -165,7 +166,7 @@ void run(std::string_view input) {
 
 std::vector<std::string> seeds() {
   Script honest;
-  for (const int bytes : {8, 1000, 2000})
+  for (const int bytes : {8, 1000, 2000, 8000})
     honest.byte(reserve)
         .number(static_cast<std::uint16_t>(bytes))
         .byte(commit)
@@ -179,9 +180,11 @@ std::vector<std::string> seeds() {
     return Script()
         .byte(poke_cell)
         .byte(1)
+        .byte(0)
         .byte(7)
         .number(bytes)
         .number(place)
+        .byte(31)
         .byte(news)
         .byte(peek)
         .byte(release)
@@ -198,7 +201,9 @@ std::vector<std::string> seeds() {
   return {honest,
           full,
           forged(64, kInCell),
-          forged(2048, 64),
+          forged(4096, kBehind),
+          forged(4097, kBehind),
+          forged(8192, 256),
           forged(0xffffffff, 0x7fffffff),
           forged(64, kInOutbox + 1),
           forged(65, kInOutbox + 15),

@@ -30,7 +30,7 @@ class QueueEndpoint : public Endpoint {
   }
   bool send(std::uint32_t tag, std::span<const std::byte> head,
             std::span<const std::byte> body) final {
-    if (peer_left_ || !Producer::fits_cell(head.size(), body.size())) [[unlikely]]
+    if (peer_left_ || !producer_.fits_cell(head.size(), body.size())) [[unlikely]]
       return Endpoint::send(tag, head, body);
     const bool sent = producer_.send(tag, head, body);
     if (producer_.corrupt()) [[unlikely]]

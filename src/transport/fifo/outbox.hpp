@@ -25,8 +25,8 @@ namespace tutti::transport::fifo {
 
 class Outbox {
  public:
-  static constexpr std::size_t kSlotBytes = sizeof(Cell);  // whole lines, for what a cell can hold
-  static constexpr std::size_t kSlots = 16;
+  static constexpr std::size_t kSlotBytes = kHeaderBytes + kWarmBytes;  // whole lines, as a cell
+  static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kLongSlots = 4;
 
   static std::size_t bytes_of(const Layout& layout) {

@@ -7,8 +7,7 @@
 namespace tutti::transport::fifo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3330717574747574;  // "tuttuq03"
-constexpr std::uint64_t kCellCount = 32;
+constexpr std::uint64_t kMagic = 0x3430717574747574;  // "tuttuq04"
 constexpr std::size_t kPageBytes = 4096;
 // Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
 // its writer busy long enough to claim the rest on the way.
@@ -20,15 +19,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
 
 Control* control_in(std::byte* memory) { return std::launder(reinterpret_cast<Control*>(memory)); }
 
-Cell* cells_in(std::byte* memory, const Layout& layout) {
-  return std::launder(reinterpret_cast<Cell*>(memory + layout.cells_offset()));
-}
-
 }  // namespace
 
 Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
   Layout layout;
-  layout.cell_count = kCellCount;
   layout.frame_bytes_max = round_up(std::max(frame_bytes_max, kLineBytes), kLineBytes);
   // One frame more than promised: a payload is never cut in two, so up to a frame less a line is
   // left unused at the end of the ring, and two frames must fit whatever came before.
@@ -42,7 +36,7 @@ Layout Layout::of(std::size_t frame_bytes_max, std::size_t queue_bytes) {
 std::size_t Layout::cells_offset() const { return round_up(sizeof(Control), alignof(Cell)); }
 
 std::size_t Layout::payloads_offset() const {
-  return round_up(cells_offset() + cell_count * sizeof(Cell), kPageBytes);
+  return round_up(cells_offset() + offset_of(kCellCount), kPageBytes);
 }
 
 std::size_t Layout::bytes() const {
@@ -55,8 +49,8 @@ void initialize(std::byte* memory, const Layout& layout) {
   control->outbox.offset.store(0, std::memory_order_relaxed);
   control->outbox.region.store(0, std::memory_order_relaxed);
   for (auto& value : control->signals.values) value.store(0, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < layout.cell_count; ++i)
-    new (memory + layout.cells_offset() + i * sizeof(Cell)) Cell{};
+  for (std::size_t cell = 0; cell < kCellCount; ++cell)
+    new (memory + layout.cells_offset() + offset_of(cell)) Cell{};
   control->description = {kMagic, layout};
 }
 
@@ -71,9 +65,10 @@ void Producer::attach(std::byte* memory, const Layout& layout, Reuse reuse) {
   reuse_ = reuse;
   carried_ = 0;
   control_ = control_in(memory);
-  cells_ = cells_in(memory, layout);
+  cells_ = memory + layout.cells_offset();
+  cell_ = std::launder(reinterpret_cast<Cell*>(cells_));
   payloads_ = memory + layout.payloads_offset();
-  ends_.assign(layout.cell_count, 0);
+  ends_ = {};
   used_ = 0;
 }
 
@@ -87,7 +82,7 @@ void Producer::refresh() {
   }
   if (frames == released_) return;
   released_ = frames;
-  freed_ = ends_[(frames - 1) & (layout_.cell_count - 1)];
+  freed_ = ends_[(frames - 1) % kCellCount];
 }
 
 // A payload lies in one piece: one that does not fit before the ring's end goes to its beginning.
@@ -99,6 +94,7 @@ std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) refresh();
   if (reserved_ + bytes - freed_ > layout_.payload_bytes) return full();
   const std::size_t begin = reserved_ % layout_.payload_bytes;
+  place_ = static_cast<std::uint32_t>(begin / kLineBytes);
   used_ = std::max(used_, begin + bytes);
   std::byte* room = payloads_ + begin;
   for (std::size_t line = 0; line < std::min(bytes, kClaimedBytes); line += kLineBytes)
@@ -137,7 +133,8 @@ bool Producer::room_appeared() {
 void Consumer::attach(std::byte* memory, const Layout& layout) {
   layout_ = layout;
   control_ = control_in(memory);
-  cells_ = cells_in(memory, layout);
+  cells_ = memory + layout.cells_offset();
+  cell_ = std::launder(reinterpret_cast<const Cell*>(cells_));
   payloads_ = memory + layout.payloads_offset();
 }
 

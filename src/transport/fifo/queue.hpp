@@ -5,12 +5,16 @@
 // costs about the same, however little of it is used. So a tiny frame (up to 48 bytes) is one line:
 // the frame's number, its header and its payload together, published by one store. The consumer
 // looks at one line only, the next cell's; that line's number says whether the frame is there, so
-// that no shared tail index goes back and forth. A small frame (up to 1 KiB and some headers) fills
+// that no shared tail index goes back and forth. A small frame (up to 4 KiB and some headers) fills
 // the lines that follow, too: the consumer knows where they are before it knows what they hold, and
 // fetches all of them at once. Larger payloads lie one behind the other in a ring of bytes, each in
 // one piece, and their cell says where. What several peers get alike lies once in the sender's
 // outbox (outbox.hpp), and the cells say where. The consumer's position lies on a line of its own,
-// which the producer reads only when the queue looks full.
+// which the producer reads only when it does not know of a cell that is free.
+//
+// A few cells are warm: frames go from one of them to the next as long as the consumer keeps up,
+// so that their lines stay in both cores' nearest caches. Where it does not, frames go on to the
+// spare cells. Each cell says which one the next frame will be in.
 //
 //   | description | released | outbox | signals  | cells ... | payloads ...                    |
 //     once          consumer   once     producer   producer    producer, read by the consumer
@@ -23,12 +27,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "base/assert.hpp"
 #include "base/cache_line.hpp"
@@ -37,13 +42,16 @@
 namespace tutti::transport::fifo {
 
 using base::kLineBytes;
-inline constexpr std::size_t kHeaderBytes = 16;                            // of a cell
-inline constexpr std::size_t kTinyBytes = kLineBytes - kHeaderBytes;       // beside the header
-inline constexpr std::size_t kInlineBytes = kTinyBytes + 16 * kLineBytes;  // in the whole cell
+inline constexpr std::size_t kHeaderBytes = 16;                       // of a cell
+inline constexpr std::size_t kTinyBytes = kLineBytes - kHeaderBytes;  // beside the header
+// The cells; the first ones are warm.
+inline constexpr std::size_t kCellCount = 32;  // a power of two
+inline constexpr std::size_t kWarmCount = 4;
+inline constexpr std::size_t kWarmBytes = kTinyBytes + 64 * kLineBytes;  // of payload, in the cell
+inline constexpr std::size_t kSpareBytes = kTinyBytes + 8 * kLineBytes;
 
 // How a queue's memory is divided; both sides compute it from the same options.
 struct Layout {
-  std::uint64_t cell_count = 0;       // a power of two
   std::uint64_t frame_bytes_max = 0;  // whole lines
   std::uint64_t payload_bytes = 0;    // at least three frames, whole lines
 
@@ -56,16 +64,47 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
+// The first line of a cell.
 struct alignas(kLineBytes) Cell {
-  std::atomic<std::uint32_t> number;  // of the frame it holds, counted from 1 modulo 2^32
+  // Of the frame it holds, counted from 1, and of the cell that the next one will be in.
+  std::atomic<std::uint32_t> number;
   std::atomic<std::uint32_t> tag;
   std::atomic<std::uint32_t> bytes;
-  std::atomic<std::uint32_t> place;  // of the payload: kInCell, or which line of the ring
-  std::byte payload[kInlineBytes];
+  std::atomic<std::uint32_t> place;  // of the payload: of the two below, or which line of the ring
+  std::byte payload[kTinyBytes];     // and the lines that follow
 };
-static_assert(sizeof(Cell) == kHeaderBytes + kInlineBytes);
-inline constexpr std::uint32_t kInCell = 0xffffffff;
-inline constexpr std::uint32_t kInOutbox = 0x80000000;  // and which line of it; not kInCell
+static_assert(sizeof(Cell) == kLineBytes);
+inline constexpr std::uint32_t kInCell = 0xffffffff;    // from the header on
+inline constexpr std::uint32_t kBehind = 0xfffffffe;    // from the next line on
+inline constexpr std::uint32_t kInOutbox = 0x80000000;  // and which line of it; none of the above
+
+inline constexpr std::uint32_t kNumberBits = 27;
+// A cell that was passed by for 2^27 frames would seem to hold the next one. Once in so many frames
+// all cells are gone through.
+inline constexpr std::uint64_t kTourEvery = std::uint64_t{1} << 20;
+// A consumer that did not keep up is looked after again after so many frames.
+inline constexpr std::uint64_t kAsksEvery = 8;
+
+inline std::uint32_t numbered(std::uint64_t frame, std::size_t next_cell) {
+  return static_cast<std::uint32_t>(next_cell) << kNumberBits |
+         static_cast<std::uint32_t>(frame & ((1U << kNumberBits) - 1));
+}
+inline bool holds(std::uint32_t number, std::uint64_t frame) {
+  return ((number ^ static_cast<std::uint32_t>(frame)) << (32 - kNumberBits)) == 0;
+}
+// Whoever wrote it, it is one of the cells.
+inline std::size_t cell_after(std::uint32_t number) { return number >> kNumberBits; }
+static_assert(kCellCount == std::size_t{1} << (32 - kNumberBits));
+
+// How much a cell holds.
+inline std::size_t room_of(std::size_t cell) {
+  return cell < kWarmCount ? kWarmBytes : kSpareBytes;
+}
+// Where it begins, behind the first one.
+inline std::size_t offset_of(std::size_t cell) {
+  const std::size_t warm = std::min(cell, kWarmCount);
+  return warm * (kHeaderBytes + kWarmBytes) + (cell - warm) * (kHeaderBytes + kSpareBytes);
+}
 
 // The head of a queue's memory, one line for each thing that somebody else writes.
 struct Control {
@@ -121,8 +160,9 @@ class Producer {
   void commit(std::uint32_t tag, std::size_t bytes);
   // As Endpoint. Requires  fits_cell(head.size(), body.size()).
   bool send(std::uint32_t tag, std::span<const std::byte> head, std::span<const std::byte> body);
-  static bool fits_cell(std::size_t head_bytes, std::size_t body_bytes) {
-    return head_bytes + body_bytes <= kInlineBytes && head_bytes <= kTinyBytes;
+  // The next one.
+  bool fits_cell(std::size_t head_bytes, std::size_t body_bytes) const {
+    return head_bytes + body_bytes <= room_of(next_) && head_bytes <= kTinyBytes;
   }
   void signal(Signal which, std::uint64_t value);
 
@@ -147,15 +187,19 @@ class Producer {
  private:
   void refresh();
   bool has_cell();
-  static void claim(const Cell& cell, std::size_t bytes);
-  void publish(Cell& cell, std::uint32_t tag, std::size_t bytes, std::uint32_t place);
+  bool is_free(std::size_t cell) const { return frames_[cell] <= released_; }
+  static void claim(const std::byte* lines, std::size_t bytes);
+  void publish(std::uint32_t tag, std::size_t bytes, std::uint32_t place);
+  std::size_t choose_next();
   std::span<std::byte> reserve_in_ring(std::size_t bytes);
   void stay_in_used_memory();
   std::span<std::byte> full();
-  std::size_t cell_index() const { return sent_ & (layout_.cell_count - 1); }
+  // Of what lies behind the cell's first line.
+  std::byte* behind() const { return reinterpret_cast<std::byte*>(cell_ + 1); }
 
   Control* control_ = nullptr;
-  Cell* cells_ = nullptr;
+  std::byte* cells_ = nullptr;
+  Cell* cell_ = nullptr;  // of the next frame
   std::byte* payloads_ = nullptr;
   Layout layout_;
   // Positions count up forever; modulo the number of cells, or of payload bytes, they are places.
@@ -166,14 +210,18 @@ class Producer {
   std::uint64_t reserved_ = 0;  // where the payload that is being built begins
   std::uint64_t carried_ = 0;   // bytes of all payloads in the ring so far
   std::size_t used_ = 0;        // places below have been reserved before
+  std::size_t next_ = 0;        // which cell that is
+  std::size_t warm_ = 0;        // the last of each kind that was chosen
+  std::size_t spare_ = kCellCount - 1;
   Reuse reuse_ = Reuse::soon;
-  bool in_cell_ = true;  // or it is small and goes into its cell
+  std::uint32_t place_ = kInCell;  // of what is being built, unless it is in the ring
   bool starved_ = false;
   bool corrupt_ = false;
-  std::vector<std::uint64_t> ends_;  // by cell: where its frame's payload ended
-  // A frame for a cell is built here and copied at commit: were it built in its cell, the
-  // consumer's looking at the cell would take the line away between two stores.
-  alignas(kLineBytes) std::byte staging_[kInlineBytes] = {};
+  std::array<std::uint64_t, kCellCount> ends_{};    // by frame: where its payload ended
+  std::array<std::uint64_t, kCellCount> frames_{};  // by cell: the frame that it holds
+  // A tiny frame is built here and copied at commit: were it built in its cell, the consumer's
+  // looking at the cell would take the line away between two stores.
+  alignas(kLineBytes) std::byte staging_[kTinyBytes] = {};
 };
 
 // The side that receives. Closed until attach(), and again after close(): then nothing arrives.
@@ -209,16 +257,22 @@ class Consumer {
   bool corrupt() const { return corrupt_; }
 
  private:
+  void fetch_early();
+  const std::byte* find_in_cell(std::size_t place, std::size_t bytes) const;
   const std::byte* find(std::size_t place, std::size_t bytes) const;
-  Cell& next() const { return cells_[taken_ & (layout_.cell_count - 1)]; }
 
   Control* control_ = nullptr;
-  Cell* cells_ = nullptr;
+  const std::byte* cells_ = nullptr;
+  const Cell* cell_ = nullptr;  // of the next frame
   const std::byte* payloads_ = nullptr;
   std::span<const std::byte> outbox_;
   Layout layout_;
-  std::uint64_t taken_ = 0;  // frames released
-  std::uint64_t shown_ = 0;  // frames that were shown, now or before
+  std::uint64_t taken_ = 0;       // frames released
+  std::uint64_t shown_ = 0;       // frames that were shown, now or before
+  std::uint64_t fetched_ = 0;     // frames that were fetched early, or looked at
+  std::size_t next_ = 0;          // which cell that is
+  std::size_t after_ = 0;         // of the one after it, once that is shown
+  std::size_t likely_bytes_ = 0;  // of the next frame, in its cell
   std::uint64_t seen_[kSignalCount] = {};
   bool wants_outbox_ = false;
   bool corrupt_ = false;
@@ -244,16 +298,13 @@ inline void copy_tiny(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 inline bool Producer::has_cell() {
-  if (sent_ - released_ == layout_.cell_count) [[unlikely]]
+  if (!is_free(next_)) [[unlikely]]
     refresh();
-  return sent_ - released_ < layout_.cell_count;
+  return is_free(next_);
 }
 
-// The lines of a cell that so many bytes take.
-inline void Producer::claim(const Cell& cell, std::size_t bytes) {
-  base::claim_line(&cell);
-  for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
-    base::claim_line(cell.payload + line);
+inline void Producer::claim(const std::byte* lines, std::size_t bytes) {
+  for (std::size_t at = 0; at < bytes; at += kLineBytes) base::claim_line(lines + at);
 }
 
 inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
@@ -261,39 +312,47 @@ inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   TUTTI_ASSERT(bytes <= layout_.frame_bytes_max, "a frame has at most frame_bytes_max() bytes");
   if (!has_cell()) return full();
   // While the frame is being built. Not earlier: the consumer would take the line away again.
-  in_cell_ = bytes <= kInlineBytes;
-  claim(cells_[cell_index()], in_cell_ ? bytes : 0);
-  if (!in_cell_) return reserve_in_ring(bytes);
-  return {staging_, bytes};
+  base::claim_line(cell_);
+  place_ = bytes <= kTinyBytes ? kInCell : kBehind;
+  if (place_ == kInCell) return {staging_, bytes};
+  if (bytes > room_of(next_) - kTinyBytes) return reserve_in_ring(bytes);
+  claim(behind(), bytes);
+  return {behind(), bytes};
 }
 
 inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   if (control_ == nullptr) return;
-  Cell& cell = cells_[cell_index()];
-  std::uint32_t place = kInCell;
-  if (in_cell_) {
-    // Whole lines, whatever `bytes` is: a copy of a length known to the compiler is a few moves.
-    // The first one last, together with what publishes it: the consumer looks at it all the time,
-    // and could take it away in between.
-    for (std::size_t line = kTinyBytes; line < bytes; line += kLineBytes)
-      std::memcpy(cell.payload + line, staging_ + line, kLineBytes);
-    std::memcpy(cell.payload, staging_, kTinyBytes);
-  } else {
-    place = static_cast<std::uint32_t>(reserved_ % layout_.payload_bytes / kLineBytes);
+  if (place_ == kInCell) {
+    std::memcpy(cell_->payload, staging_, kTinyBytes);
+  } else if (place_ != kBehind) {
     written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
     carried_ += bytes;
   }
-  publish(cell, tag, bytes, place);
+  publish(tag, bytes, place_);
 }
 
-inline void Producer::publish(Cell& cell, std::uint32_t tag, std::size_t bytes,
-                              std::uint32_t place) {
-  ends_[cell_index()] = written_;
+inline void Producer::publish(std::uint32_t tag, std::size_t bytes, std::uint32_t place) {
+  ends_[sent_ % kCellCount] = written_;
+  frames_[next_] = ++sent_;
+  next_ = choose_next();
+  Cell& cell = *std::exchange(cell_, reinterpret_cast<Cell*>(cells_ + offset_of(next_)));
   cell.tag.store(tag, std::memory_order_relaxed);
   cell.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   cell.place.store(place, std::memory_order_relaxed);
-  sent_ += 1;
-  cell.number.store(static_cast<std::uint32_t>(sent_), std::memory_order_release);
+  cell.number.store(numbered(sent_, next_), std::memory_order_release);
+}
+
+// The next warm cell, if the consumer is through with it as far as we know. That is asked again
+// from time to time only: it takes the line away from a consumer that is busy.
+inline std::size_t Producer::choose_next() {
+  const std::size_t warm = (warm_ + 1) % kWarmCount;
+  const bool asks = next_ < kWarmCount || sent_ % kAsksEvery == 0;
+  if (!is_free(warm) && asks) refresh();
+  if (is_free(warm) && sent_ % kTourEvery < kTourEvery - kCellCount) [[likely]]
+    return warm_ = warm;
+  const std::size_t spare = spare_ + 1 < kCellCount ? spare_ + 1 : kWarmCount;
+  if (!is_free(spare) && frames_[warm] < frames_[spare]) return warm_ = warm;  // free before it
+  return spare_ = spare;
 }
 
 // Written into the cell at once, the line that the consumer looks at last. The stores
@@ -307,22 +366,19 @@ inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
     return false;
   }
   const std::size_t bytes = head.size() + body.size();
-  Cell& cell = cells_[cell_index()];
-  claim(cell, bytes);
+  claim(reinterpret_cast<const std::byte*>(cell_), kHeaderBytes + bytes);
   const std::size_t in_first_line = std::min(body.size(), kTinyBytes - head.size());
   if (in_first_line < body.size())
-    std::memcpy(cell.payload + kTinyBytes, body.data() + in_first_line,
-                body.size() - in_first_line);
-  copy_tiny(cell.payload, head.data(), head.size());
-  copy_tiny(cell.payload + head.size(), body.data(), in_first_line);
-  publish(cell, tag, bytes, kInCell);
+    std::memcpy(behind(), body.data() + in_first_line, body.size() - in_first_line);
+  copy_tiny(cell_->payload, head.data(), head.size());
+  copy_tiny(cell_->payload + head.size(), body.data(), in_first_line);
+  publish(tag, bytes, kInCell);
   return true;
 }
 
 inline void Producer::post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
-  Cell& cell = cells_[cell_index()];
-  base::claim_line(&cell);
-  publish(cell, tag, bytes, kInOutbox + line);
+  base::claim_line(cell_);
+  publish(tag, bytes, kInOutbox + line);
 }
 
 inline void Producer::signal(Signal which, std::uint64_t value) {
@@ -331,31 +387,50 @@ inline void Producer::signal(Signal which, std::uint64_t value) {
 }
 
 inline bool Consumer::readable() const {
-  return control_ != nullptr &&
-         next().number.load(std::memory_order_acquire) == static_cast<std::uint32_t>(taken_ + 1);
+  return control_ != nullptr && holds(cell_->number.load(std::memory_order_acquire), taken_ + 1);
+}
+
+// The next frame is likely to be as long as the last one. Its first line, which everything else
+// waits for, and the others are then on their way together. Once for a frame: if it is only being
+// written, its lines are taken away from who writes them.
+inline void Consumer::fetch_early() {
+  fetched_ = taken_ + 1;
+  const auto* const first = reinterpret_cast<const std::byte*>(cell_);
+  const std::size_t bytes = kHeaderBytes + std::min(likely_bytes_, room_of(next_));
+  for (std::size_t at = kLineBytes; at < bytes; at += kLineBytes) __builtin_prefetch(first + at);
 }
 
 inline bool Consumer::peek(Frame& frame) {
+  if (fetched_ == taken_ && control_ != nullptr) fetch_early();
   if (!readable()) return false;
-  const Cell& cell = next();
+  const Cell& cell = *cell_;
   const std::size_t bytes = cell.bytes.load(std::memory_order_relaxed);
   const std::size_t place = cell.place.load(std::memory_order_relaxed);
-  const std::byte* payload = cell.payload;
-  if (place != kInCell) {
+  const std::byte* payload = nullptr;
+  if (place >= kBehind) {
+    payload = find_in_cell(place, bytes);
+  } else {
     wants_outbox_ = place >= kInOutbox && outbox_.empty();
     if (wants_outbox_) [[unlikely]]
       return false;
     payload = find(place, bytes);
   }
-  if (bytes > layout_.frame_bytes_max || (place == kInCell && bytes > kInlineBytes) ||
-      payload == nullptr) {
+  if (bytes > layout_.frame_bytes_max || payload == nullptr) {
     corrupt_ = true;
     return false;
   }
   frame.tag = cell.tag.load(std::memory_order_relaxed);
   frame.payload = {payload, bytes};
+  likely_bytes_ = place >= kBehind ? bytes : 0;
   shown_ = taken_ + 1;
+  after_ = cell_after(cell.number.load(std::memory_order_relaxed));
   return true;
+}
+
+// Where a payload in the cell begins; null when it is too long to be there.
+inline const std::byte* Consumer::find_in_cell(std::size_t place, std::size_t bytes) const {
+  const std::size_t skipped = place == kBehind ? kTinyBytes : 0;
+  return skipped + bytes <= room_of(next_) ? cell_->payload + skipped : nullptr;
 }
 
 // A payload outside its cell; null when it cannot be there.
@@ -369,6 +444,8 @@ inline const std::byte* Consumer::find(std::size_t place, std::size_t bytes) con
 inline void Consumer::release() {
   if (control_ == nullptr) return;
   taken_ += 1;
+  next_ = after_;
+  cell_ = reinterpret_cast<const Cell*>(cells_ + offset_of(next_));
   control_->released.value.store(taken_, std::memory_order_release);
 }
 

@@ -49,7 +49,15 @@ class QueueTest : public testing::Test {
 
   Control& control() { return *reinterpret_cast<Control*>(memory_.get()); }
   Cell& cell(std::size_t index) {
-    return reinterpret_cast<Cell*>(memory_.get() + layout_.cells_offset())[index];
+    return *reinterpret_cast<Cell*>(memory_.get() + layout_.cells_offset() + offset_of(index));
+  }
+  // In which cell, or behind how many of them, the frame lies that peek() shows.
+  std::size_t cell_of(const Frame& frame) const {
+    const auto at =
+        frame.payload.data() - memory_.get() - static_cast<std::ptrdiff_t>(layout_.cells_offset());
+    std::size_t index = 0;
+    while (index < kCellCount && static_cast<std::ptrdiff_t>(offset_of(index + 1)) <= at) ++index;
+    return index;
   }
 
   static constexpr std::align_val_t kAlignment{4096};
@@ -68,25 +76,28 @@ TEST_F(QueueTest, LayoutHoldsWhatWasAskedForAndAFrameMore) {
   EXPECT_EQ(Layout::of(1000, 10).frame_bytes_max, 1024u);
   const Layout layout = Layout::of(1000, 5000);
   EXPECT_GE(layout.cells_offset(), sizeof(Control));
-  EXPECT_GE(layout.payloads_offset(), layout.cells_offset() + layout.cell_count * sizeof(Cell));
+  EXPECT_EQ(offset_of(1), kHeaderBytes + room_of(0));
+  EXPECT_EQ(offset_of(kCellCount) - offset_of(kCellCount - 1),
+            kHeaderBytes + room_of(kCellCount - 1));
+  EXPECT_GE(layout.payloads_offset(), layout.cells_offset() + offset_of(kCellCount));
   EXPECT_GE(layout.bytes(), layout.payloads_offset() + layout.payload_bytes);
 }
 
 // Every length of both parts, on both sides of each place where it is done in another way.
 TEST_F(QueueTest, FramesOfTwoPartsComeAsOne) {
-  make(2048, 8192);
-  std::vector<std::byte> all(2048);
+  make(8192, 8192);
+  std::vector<std::byte> all(8192);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
   std::vector<std::size_t> bodies;
   for (std::size_t bytes = 0; bytes <= 130; ++bytes) bodies.push_back(bytes);
-  for (std::size_t bytes = kInlineBytes - 70; bytes <= kInlineBytes + 2; ++bytes)
+  for (std::size_t bytes = kWarmBytes - 70; bytes <= kWarmBytes + 2; ++bytes)
     bodies.push_back(bytes);
   for (std::size_t head = 0; head <= kTinyBytes + 2; ++head)
     for (const std::size_t body : bodies) {
       const auto tag = static_cast<std::uint32_t>(head * 10000 + body);
       const std::span<const std::byte> frame = std::span(all).first(head + body);
-      const bool fits = head <= kTinyBytes && head + body <= kInlineBytes;
-      ASSERT_EQ(Producer::fits_cell(head, body), fits);
+      const bool fits = head <= kTinyBytes && head + body <= kWarmBytes;
+      ASSERT_EQ(producer_.fits_cell(head, body), fits);
       if (!fits) continue;  // conformance tests have those
       const std::vector<std::byte> after(frame.begin() + static_cast<std::ptrdiff_t>(head),
                                          frame.end());  // nothing is read beyond it
@@ -104,8 +115,8 @@ TEST_F(QueueTest, SendingFindsNoRoomInAFullQueue) {
   make(64, 128);
   const std::vector<std::byte> data(40, std::byte{9});
   std::size_t sent = 0;
-  while (producer_.send(9, {}, data)) ASSERT_LE(++sent, layout_.cell_count);
-  EXPECT_EQ(sent, layout_.cell_count);
+  while (producer_.send(9, {}, data)) ASSERT_LE(++sent, kCellCount);
+  EXPECT_EQ(sent, kCellCount);
   EXPECT_FALSE(producer_.room_appeared());
   ASSERT_TRUE(receive(data.size(), 9));
   EXPECT_TRUE(producer_.room_appeared());
@@ -166,10 +177,84 @@ TEST_F(QueueTest, BehavesAsABoundedList) {
   }
 }
 
+// Where both sides keep up, frames stay in a few cells, whatever their length.
+TEST_F(QueueTest, FramesStayInWarmCells) {
+  make(8192, 16384);
+  std::set<std::size_t> cells;
+  for (int i = 0; i < 100; ++i) {
+    const auto value = static_cast<std::uint8_t>(i);
+    const std::size_t bytes = static_cast<std::size_t>(i) * 41;
+    Frame frame;
+    ASSERT_TRUE(send(bytes, value) && consumer_.peek(frame));
+    cells.insert(cell_of(frame));
+    ASSERT_TRUE(receive(bytes, value));
+  }
+  EXPECT_EQ(cells.size(), kWarmCount);
+  EXPECT_LT(*cells.rbegin(), kWarmCount);
+}
+
+// Frames that are not taken go on into other cells, each once, and come back to the warm ones.
+TEST_F(QueueTest, WhoIsLateFindsFramesInSpareCells) {
+  make(64, 128);
+  for (int round = 0; round < 5; ++round) {
+    std::uint8_t value = 0;
+    while (send(40, value)) ++value;
+    ASSERT_EQ(value, kCellCount);
+    std::set<std::size_t> cells;
+    for (std::uint8_t i = 0; i < value; ++i) {
+      Frame frame;
+      ASSERT_TRUE(consumer_.peek(frame));
+      cells.insert(cell_of(frame));
+      ASSERT_TRUE(receive(40, i));
+    }
+    EXPECT_EQ(cells.size(), kCellCount);
+  }
+  std::set<std::size_t> cells;
+  for (int i = 0; i < 100; ++i) {
+    Frame frame;
+    ASSERT_TRUE(send(40, 1) && consumer_.peek(frame));
+    if (i > 10) cells.insert(cell_of(frame));
+    ASSERT_TRUE(receive(40, 1));
+  }
+  EXPECT_EQ(cells.size(), kWarmCount);
+}
+
+// A spare cell holds less than a warm one.
+TEST_F(QueueTest, WhatDoesNotFitASpareCellGoesThroughTheRing) {
+  constexpr std::size_t kBytes = 3000;
+  make(4096, 65536);
+  std::uint8_t sent = 0;
+  std::uint8_t shown = 0;
+  while (sent < 10) ASSERT_TRUE(send(kBytes, sent++));
+  for (; shown < 10; ++shown) {
+    Frame frame;
+    ASSERT_TRUE(consumer_.peek(frame));
+    EXPECT_EQ(cell_of(frame) == kCellCount, shown >= kWarmCount) << int{shown};
+    ASSERT_TRUE(receive(kBytes, shown));
+  }
+}
+
+// The number of a frame comes again after 2^27 of them; a cell that was passed by all the time
+// would then seem to hold it.
+TEST_F(QueueTest, NoCellIsPassedByForLong) {
+  make(64, 128);
+  const std::vector<std::byte> data(8, std::byte{1});
+  for (std::uint64_t frame = 1; frame <= kTourEvery; ++frame) {
+    ASSERT_TRUE(producer_.send(1, {}, data));
+    ASSERT_TRUE(receive(8, 1));
+  }
+  for (std::size_t index = 0; index < kCellCount; ++index) {
+    bool recent = false;
+    for (std::uint64_t back = 0; back <= 2 * kCellCount; ++back)
+      recent = recent || holds(cell(index).number, kTourEvery - back);
+    EXPECT_TRUE(recent) << "cell " << index;
+  }
+}
+
 // A payload is never cut in two, so that the ring's end may stay unused; still two must fit.
 TEST_F(QueueTest, TwoLargestFramesAlwaysFit) {
-  constexpr std::size_t kLargest = 4096;
-  constexpr std::size_t kSmallest = kInlineBytes + kLineBytes / 2;  // that goes through the ring
+  constexpr std::size_t kLargest = 2 * kWarmBytes;
+  constexpr std::size_t kSmallest = kWarmBytes + kLineBytes / 2;  // that goes through the ring
   for (std::size_t offset = 0; offset < 3 * kLargest; offset += kSmallest) {
     make(kLargest, 0);
     producer_ = Producer();
@@ -188,8 +273,8 @@ TEST_F(QueueTest, TwoLargestFramesAlwaysFit) {
 
 // Fresh memory costs page faults: a queue that is emptied each time needs room for one frame only.
 TEST_F(QueueTest, WhatIsEmptiedStaysInTheMemoryThatItHasUsed) {
-  constexpr std::size_t kBytes = 3000;
-  make(4096, 16384);
+  constexpr std::size_t kBytes = 6000;
+  make(8192, 32768);
   const std::byte* payloads = memory_.get() + layout_.payloads_offset();
   const auto used = [&] {
     std::size_t end = layout_.payload_bytes;
@@ -206,14 +291,14 @@ TEST_F(QueueTest, WhatIsEmptiedStaysInTheMemoryThatItHasUsed) {
     for (std::uint8_t i = 1; i <= 3; ++i) ASSERT_TRUE(send(kBytes, i));
     for (std::uint8_t i = 1; i <= 3; ++i) ASSERT_TRUE(receive(kBytes, i));
   }
-  EXPECT_LE(used(), 3 * 3072U);
+  EXPECT_LE(used(), 3 * 6016U);
 }
 
 // Between two cores the memory that was used last is the dearest: all of it is gone through, but
 // not for a few frames' sake.
 TEST_F(QueueTest, WhatIsReusedLateGoesAllTheWayRound) {
-  constexpr std::size_t kBytes = 3000;
-  make(4096, 60'000);
+  constexpr std::size_t kBytes = 6000;
+  make(8192, 120'000);
   producer_.attach(memory_.get(), layout_, Reuse::late);
   std::set<const void*> places;
   const auto go_on = [&](int frames) {
@@ -228,10 +313,10 @@ TEST_F(QueueTest, WhatIsReusedLateGoesAllTheWayRound) {
   go_on(3);
   EXPECT_EQ(places.size(), 1U);
   go_on(200);
-  EXPECT_EQ(places.size(), layout_.payload_bytes / 3008);
+  EXPECT_EQ(places.size(), layout_.payload_bytes / 6016);
   places.clear();
-  go_on(static_cast<int>(layout_.payload_bytes / 3008));
-  EXPECT_EQ(places.size(), layout_.payload_bytes / 3008)
+  go_on(static_cast<int>(layout_.payload_bytes / 6016));
+  EXPECT_EQ(places.size(), layout_.payload_bytes / 6016)
       << "no place comes again before all others";
 }
 
@@ -281,17 +366,18 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
     std::uint32_t place;
   };
   for (const Damage damage :
-       {Damage{kInlineBytes + 1, kInCell}, Damage{0xffffffff, kInCell}, Damage{2049, 0},
-        Damage{64, 96}, Damage{2048, 65}, Damage{1, 0xfffffffe}, Damage{1, kInOutbox + 4},
-        Damage{257, kInOutbox}, Damage{65, kInOutbox + 3}, Damage{0xffffffff, kInOutbox}}) {
-    make(2048, 4096);
+       {Damage{kWarmBytes + 1, kInCell}, Damage{0xffffffff, kInCell}, Damage{0xffffffff, kBehind},
+        Damage{kWarmBytes - kTinyBytes + 1, kBehind}, Damage{8193, 0}, Damage{64, 384},
+        Damage{8192, 257}, Damage{1, 0xfffffffd}, Damage{1, kInOutbox + 4}, Damage{257, kInOutbox},
+        Damage{65, kInOutbox + 3}, Damage{0xffffffff, kInOutbox}}) {
+    make(8192, 16384);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
     consumer_.attach(memory_.get(), layout_);
     const std::vector<std::byte> outbox(256);
     consumer_.attach_outbox(outbox.data(), outbox.size());
-    ASSERT_TRUE(send(1500, 1));
+    ASSERT_TRUE(send(6000, 1));
     cell(0).bytes = damage.bytes;
     cell(0).place = damage.place;
     Frame frame;
@@ -326,7 +412,7 @@ TEST_F(QueueTest, AnImpossiblePositionIsReported) {
   make(64, 128);
   while (send(8, 1)) {
   }
-  control().released.value = layout_.cell_count + 1;  // more than was sent
+  control().released.value = kCellCount + 1;  // more than was sent
   EXPECT_FALSE(send(8, 1));
   EXPECT_TRUE(producer_.corrupt());
 }
