@@ -101,9 +101,10 @@ class Launch {
     if (ways.size() > 1 && !try_all(ways.size(), best)) return false;
     peer_.choose(best);
     times.way = ways[best];
-    if (!warm_up(options_.seconds / 4, warm_up_calls()) ||
-        !repeat(options_.seconds, least_calls(), options_.most_calls, times.calls))
-      return false;
+    if (!warm_up(options_.seconds / 4, warm_up_calls())) return false;
+    times.line_before = stage_.line_price();
+    if (!repeat(options_.seconds, least_calls(), options_.most_calls, times.calls)) return false;
+    times.line_after = stage_.line_price();
     times.batch = batch_;
     times.quiet = quiet_;
     return true;

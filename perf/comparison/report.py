@@ -140,6 +140,16 @@ def pinning_lines(outcomes, ranks, usable_cpus):
             yield f"{name}: ranks were not pinned apart: {outcome.cpus}"
 
 
+def cores_lines(choice):
+    """Which measurements count where cores were moved about."""
+    if choice.state:
+        prices = " and ".join(f"{price:.0f} ns with {state} cores"
+                              for state, price in choice.prices.items())
+        yield (f"the hypervisor moved the cores: a line took {prices} to another core and back; "
+               f"what was measured with {choice.state} cores counts, {choice.left_out} of "
+               f"{choice.measured} measurements are left out")
+
+
 def quiet_lines(quiet, crowded):
     """What else ran counts for much where ranks hand the cores over to each other."""
     if quiet.disturbed() > 0.1:

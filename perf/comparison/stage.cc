@@ -24,6 +24,12 @@ constexpr Nanoseconds kSpinning = 20'000'000;
 constexpr useconds_t kNapUs = 20;
 // Long enough for the news of the moment to reach the others, which takes a cache line's travel.
 constexpr Nanoseconds kLeadPerRank = 500;
+// A line travels so often at a time, which is timed, and so many times: the least counts.
+constexpr std::uint64_t kTravels = 25;
+constexpr std::uint64_t kJourneys = 4;
+// In which two ranks that have a core each are through with that; others never meet.
+constexpr Nanoseconds kMostTravelling = 2'000'000;
+constexpr int kLooksBetween = 1000;  // two at the clock, which would lengthen the way
 
 void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -42,6 +48,7 @@ struct alignas(kLine) Stage::Podium {
   std::atomic<std::uint64_t> meetings;
   std::atomic<Nanoseconds> start;
   std::atomic<std::uint64_t> value;
+  alignas(kLine) std::atomic<std::uint64_t> travels;
 };
 
 // Written by its rank only.
@@ -49,7 +56,9 @@ struct alignas(kLine) Stage::Seat {
   std::atomic<std::uint64_t> meetings;
   std::size_t wrong;
   Nanoseconds price;
+  int cpu;
   cpu_set_t cpus;
+  alignas(kLine) std::atomic<std::uint64_t> travels;
   alignas(kLine) Nanoseconds times[kMaxCalls];
 };
 
@@ -146,6 +155,57 @@ Nanoseconds Stage::await_quiet(int tries) {
     meet();  // nobody writes before all have read
     if (quiet) break;
   }
+  return price;
+}
+
+// A rank that runs on another core than rank 0; 0 if there is none.
+int Stage::first_elsewhere() const {
+  int rank = 1;
+  while (rank < size_ && seat(rank).cpu == seat(0).cpu) ++rank;
+  return rank < size_ ? rank : 0;
+}
+
+Nanoseconds Stage::ask(const Seat& partner, std::uint64_t first) {
+  std::atomic<std::uint64_t>& line = static_cast<Podium*>(memory_)->travels;
+  const Nanoseconds end = now_ns() + kMostTravelling;
+  Nanoseconds least = 0;
+  for (std::uint64_t journey = 0; journey < kJourneys; ++journey) {
+    const Nanoseconds begin = now_ns();
+    for (std::uint64_t travel = 0; travel < kTravels; ++travel) {
+      line.store(++first, std::memory_order_release);
+      for (int looks = 1; partner.travels.load(std::memory_order_acquire) < first; ++looks)
+        if (looks % kLooksBetween == 0 && now_ns() > end) return least;
+    }
+    const Nanoseconds took = (now_ns() - begin) / static_cast<Nanoseconds>(kTravels);
+    least = journey == 0 ? took : std::min(least, took);
+  }
+  return least;
+}
+
+void Stage::answer(std::uint64_t first) {
+  const std::atomic<std::uint64_t>& line = static_cast<Podium*>(memory_)->travels;
+  const Nanoseconds end = now_ns() + kMostTravelling;
+  const std::uint64_t last = first + kJourneys * kTravels;
+  for (std::uint64_t told = first; told < last;) {
+    std::uint64_t heard = told;
+    for (int looks = 1; heard <= told; ++looks) {
+      heard = line.load(std::memory_order_acquire);
+      if (looks % kLooksBetween == 0 && now_ns() > end) return;
+    }
+    seat(rank_).travels.store(told = heard, std::memory_order_release);
+  }
+}
+
+Nanoseconds Stage::line_price() {
+  const std::uint64_t first = travels_;
+  travels_ += kJourneys * kTravels;
+  seat(rank_).cpu = sched_getcpu();
+  meet();
+  const int partner = first_elsewhere();
+  Nanoseconds price = 0;
+  if (partner != 0 && rank_ == 0) price = ask(seat(partner), first);
+  if (partner != 0 && rank_ == partner) answer(first);
+  meet();  // nobody moves on, and says where he is, while others look
   return price;
 }
 

@@ -48,6 +48,11 @@ class Stage {
   // this rank's last price. All ranks call it, and say the same.
   Nanoseconds await_quiet(int tries);
 
+  // What a cache line costs that travels from rank 0's core to another rank's and back; 0 where no
+  // other core answered. Only rank 0 is told. Virtual cores are moved about: now they share a
+  // cache, now they do not, and lines then take three times as long or more.
+  Nanoseconds line_price();
+
   // A barrier that all ranks leave at the same moment, if each has a core; returns when this one
   // left it.
   Nanoseconds start_together();
@@ -75,6 +80,9 @@ class Stage {
 
   Stage(void* memory, std::size_t bytes, int rank, int size);
   Seat& seat(int rank) const;
+  int first_elsewhere() const;
+  Nanoseconds ask(const Seat& partner, std::uint64_t first);
+  void answer(std::uint64_t first);
   template <typename Condition>
   void wait_until(Condition condition) const;
 
@@ -84,6 +92,7 @@ class Stage {
   int size_;
   bool crowded_ = false;
   std::uint64_t meetings_ = 0;
+  std::uint64_t travels_ = 0;  // of a line, before the next line_price()
 };
 
 }  // namespace tutti::comparison

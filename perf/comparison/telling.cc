@@ -54,10 +54,11 @@ void tell_work(std::FILE* report, const Work& work, const Times& times, std::siz
   std::fprintf(
       report,
       ",\"bytes\":%zu,\"way\":%s,\"calls\":%zu,\"batch\":%zu,\"quiet\":%zu,\"median_us\":%.3f,"
-      "\"p10_us\":%.3f,\"p90_us\":%.3f,\"wrong\":%zu}\n",
+      "\"p10_us\":%.3f,\"p90_us\":%.3f,\"line_ns\":[%lld,%lld],\"wrong\":%zu}\n",
       work.bytes, quoted(times.way).c_str(), times.calls.size() * times.batch, times.batch,
       times.quiet, at_quantile_us(times.calls, 0.5), at_quantile_us(times.calls, 0.1),
-      at_quantile_us(times.calls, 0.9), wrong);
+      at_quantile_us(times.calls, 0.9), static_cast<long long>(times.line_before),
+      static_cast<long long>(times.line_after), wrong);
 }
 
 void tell_unable(std::FILE* report, Operation operation, Type type, const std::string& reason) {

@@ -19,6 +19,9 @@ struct Times {
   std::size_t batch = 1;           // calls in a batch
   std::size_t quiet = 0;           // of the calls or batches, those beside which nothing else ran
   std::string way;
+  // Of a cache line between two of the ranks' cores, before and after; 0 where it is not known.
+  Nanoseconds line_before = 0;
+  Nanoseconds line_after = 0;
 };
 
 // Requires  there is a time.

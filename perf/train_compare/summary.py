@@ -77,10 +77,9 @@ def remarks(result):
         for name in ("tutti", "torch"):
             for failure in made.get(name, {}).get("failures", []):
                 yield f"{dtype}: a launch of {name} failed: {failure}"
-    cpus = result["machine"].get("usable_cpus", 0)
-    if result["load_at_start"] > 0.5 * cpus:
-        yield (f"the machine was busy (load {result['load_at_start']} at the start): medians mean "
-               "little; the fastest steps tell more")
+    if result["busy_at_start"] > 0.5:
+        yield (f"the machine was busy ({100 * result['busy_at_start']:.0f} % of its processors at "
+               "the start): medians mean little; the fastest steps tell more")
 
 
 def text(result):
@@ -101,6 +100,6 @@ def text(result):
     lines += [""] + [f"- {remark}" for remark in remarks(result)]
     lines += ["", "## Machine", ""]
     lines += [f"- {name}: {value}" for name, value in result["machine"].items()]
-    lines += [f"- load at the start: {result['load_at_start']}",
+    lines += [f"- processors busy at the start: {100 * result['busy_at_start']:.0f} %",
               f"- time stolen by the hypervisor: {100 * result['stolen_share']:.1f}%"]
     return "\n".join(lines) + "\n"
