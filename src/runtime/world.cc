@@ -43,6 +43,7 @@ constexpr std::size_t kPairFrameBytes = 720 * kKibibyte;
 // Between two cores: with a frame more at its end, longer than what a core's own cache holds
 // (docs/adr/0016-two-ranks-have-a-long-queue.md).
 constexpr std::size_t kLongQueueBytes = 1216 * kKibibyte;
+constexpr std::size_t kLongQueueFrameBytes = 256 * kKibibyte;
 
 // Everything that must be the same on all ranks, as a text that an error can show.
 std::string settings_text(const base::Config& config) {
@@ -240,7 +241,8 @@ Queues queues_of(std::string_view transport, int ranks, bool share_cores,
   queues.bytes = (sockets ? 1 : 2) * queues.frame_bytes;
   if (transport != "shm" || ranks != 2 || share_cores || wishes.channels > 1) return queues;
   queues.channels = 1;
-  queues.bytes = std::max(queues.bytes, kLongQueueBytes);
+  queues.frame_bytes = std::max(kLongQueueFrameBytes, wishes.slice_bytes);
+  queues.bytes = std::max(2 * queues.frame_bytes, kLongQueueBytes);
   queues.reuse_late = true;
   return queues;
 }
