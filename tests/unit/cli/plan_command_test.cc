@@ -75,7 +75,7 @@ TEST(PlanCommand, TellsWhoTakesTurns) {
 TEST(PlanCommand, KnowsTheTransportsOfThisMachineWithoutMeasurements) {
   setenv("TUTTI_TUNING_FILE", "off", 1);
   for (const auto& [transport, slice_bytes] :
-       {std::pair("shm", 131072), std::pair("tcp", 737280)}) {
+       {std::pair("shm", 262144), std::pair("tcp", 737280)}) {
     const Outcome outcome =
         run({"all_gather", "16M", "--ranks", "2", "--transport", transport, "--json"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
