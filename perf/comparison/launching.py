@@ -268,4 +268,4 @@ def run_rounds(present, outcomes, plan, progress, quiet):
 
 
 def said_of_cores(choice):
-    return f", {choice.rounds} with {choice.state} cores" if choice.state else ""
+    return f", {choice.rounds} with lines of {choice.kind:.0f} ns" if choice.kind else ""

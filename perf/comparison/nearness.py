@@ -4,15 +4,19 @@ then takes three times as long or more. Every contender is slower then, each in 
 that a ratio between a launch here and one there says nothing.
 
 Each measurement has the price of a line before and after it (stage.hpp). This decides by those
-prices alone, never by the times, which measurements count: those with near cores or those with
-far ones, whichever are more.
+prices alone, never by the times, which measurements count: those with cores as near to each other
+as in most of the rounds.
 """
+import bisect
 import dataclasses
 import statistics
 
-# Times the least price of a run. Near cores differ by a fifth among themselves.
-FAR = 1.7
-NEAR_STATE, FAR_STATE = "near", "far"
+# Cores of one kind have prices within so many times of their typical one: on real machines they
+# differ by a tenth among themselves, and threads of a core, cores of a cache and cores of different
+# caches by two times and more.
+SPREAD = 1.4
+# Kinds with fewer of all prices are not spoken of.
+WORTH_TELLING = 0.01
 
 
 def prices_of(row):
@@ -27,22 +31,38 @@ def all_rows(outcomes):
             yield from (rows or {}).items()
 
 
-def state_of(row, least):
-    """None where cores moved meanwhile, or where nothing is known."""
-    far = {price > FAR * least for price in prices_of(row)}
-    if len(far) != 1:
-        return None
-    return FAR_STATE if far.pop() else NEAR_STATE
+def is_of(price, kind):
+    return kind <= price * SPREAD and price <= kind * SPREAD
 
 
-def rounds_in(outcomes, state, least):
+def kinds_in(prices):
+    """{typical price: how many are of it}, the most frequent one first. Every price is of one."""
+    kinds = {}
+    rest = sorted(prices)
+    while rest:
+        def around(price):
+            return (bisect.bisect_right(rest, price * SPREAD) -  # pylint: disable=cell-var-from-loop
+                    bisect.bisect_left(rest, price / SPREAD))  # pylint: disable=cell-var-from-loop
+        center = max(sorted(set(rest)), key=around)
+        kinds[statistics.median(price for price in rest if is_of(price, center))] = around(center)
+        rest = [price for price in rest if not is_of(price, center)]
+    return kinds
+
+
+def counts(row, kind):
+    """Not where cores moved meanwhile, or where nothing is known."""
+    prices = prices_of(row)
+    return bool(prices) and all(is_of(price, kind) for price in prices)
+
+
+def rounds_in(outcomes, kind):
     """In how many rounds everybody who ran was measured so; the work with the fewest counts."""
     ran = [outcome.launches for outcome in outcomes.values() if outcome.ran()]
     works = {work for work, _ in all_rows(outcomes)}
 
     def whole(launches, work):
         rows = [rows[work] for rows in launches if rows and work in rows]
-        return bool(rows) and all(state_of(row, least) == state for row in rows)
+        return bool(rows) and all(counts(row, kind) for row in rows)
     return min((sum(whole(launches, work) for launches in zip(*ran)) for work in works),
                default=0)
 
@@ -50,11 +70,11 @@ def rounds_in(outcomes, state, least):
 @dataclasses.dataclass
 class Choice:
     """What counts of a run."""
-    state: str  # "" where all do
+    kind: float  # the typical price of a line, ns; 0 where all measurements count
     rounds: int  # of which all count
     left_out: int  # measurements
     measured: int
-    prices: dict  # state: median price of a line, ns
+    kinds: list  # typical prices that were met more than now and then
 
     def json(self):
         return dataclasses.asdict(self)
@@ -63,28 +83,24 @@ class Choice:
 def choose(outcomes):
     """With cores of one kind only, or unknown ones, all measurements count."""
     rows = [row for _, row in all_rows(outcomes)]
-    known = [price for row in rows for price in prices_of(row)]
+    kinds = kinds_in([price for row in rows for price in prices_of(row)])
     everything = max((len(outcome.launches) for outcome in outcomes.values()), default=0)
-    least = min(known, default=0)
-    states = [state_of(row, least) for row in rows]
-    if all(price <= FAR * least for price in known):
-        return Choice("", everything, 0, len(rows), {})
-    counted = {state: rounds_in(outcomes, state, least) for state in (NEAR_STATE, FAR_STATE)}
-    state = max(counted, key=lambda name: (counted[name], states.count(name)))
-    prices = {name: statistics.median(price for row, of in zip(rows, states) if of == name
-                                      for price in prices_of(row))
-              for name in (NEAR_STATE, FAR_STATE) if name in states}
-    return Choice(state, counted[state], len(rows) - states.count(state), len(rows), prices)
+    if len(kinds) < 2:
+        return Choice(0, everything, 0, len(rows), list(kinds))
+    rounds = {kind: rounds_in(outcomes, kind) for kind in kinds}
+    kind = max(kinds, key=lambda one: (rounds[one], kinds[one]))
+    told = sorted(one for one, prices in kinds.items()
+                  if one == kind or prices >= WORTH_TELLING * sum(kinds.values()))
+    left_out = sum(not counts(row, kind) for row in rows)
+    return Choice(kind, rounds[kind], left_out, len(rows), told)
 
 
 def leave_out(outcomes, choice):
     """Outcomes with what counts only."""
-    if not choice.state:
+    if not choice.kind:
         return outcomes
-    least = min(price for _, row in all_rows(outcomes) for price in prices_of(row))
 
     def counting(rows):
-        return rows and {work: row for work, row in rows.items()
-                         if state_of(row, least) == choice.state}
+        return rows and {work: row for work, row in rows.items() if counts(row, choice.kind)}
     return {name: dataclasses.replace(outcome, launches=list(map(counting, outcome.launches)))
             for name, outcome in outcomes.items()}

@@ -36,7 +36,7 @@ class Nearness(unittest.TestCase):
     def test_with_cores_of_one_kind_everything_counts(self):
         choice, values = self.chosen(a=self.measured((100, 120), (130, 90), None),
                                      b=self.measured((110, 100), (0, 0), (150, 100)))
-        self.assertEqual((choice.state, choice.rounds, choice.left_out), ("", 3, 0))
+        self.assertEqual((choice.kind, choice.rounds, choice.left_out), (0, 3, 0))
         self.assertEqual(values, {"a": [120, 130, None], "b": [110, 0, 150]})
         self.assertEqual(list(report.cores_lines(choice)), [])
 
@@ -44,28 +44,39 @@ class Nearness(unittest.TestCase):
         old = launching.Outcome(launches=[
             {self.WORK: {"bytes": 8, "median_us": value}} for value in (2.0, 3.0)])
         choice = nearness.choose({"a": old})
-        self.assertEqual((choice.state, choice.rounds), ("", 2))
+        self.assertEqual((choice.kind, choice.rounds), (0, 2))
 
     def test_the_state_with_more_whole_rounds_counts(self):
         near, far = (100, 110), (470, 460)
         choice, values = self.chosen(a=self.measured(near, far, near, near),
                                      b=self.measured(near, near, far, near))
-        self.assertEqual((choice.state, choice.rounds, choice.left_out, choice.measured),
-                         ("near", 2, 2, 8))
+        self.assertEqual((choice.kind, choice.rounds, choice.left_out, choice.measured),
+                         (105, 2, 2, 8))
         self.assertEqual(values, {"a": [110, None, 110, 110], "b": [110, 110, None, 110]})
         choice, values = self.chosen(a=self.measured(far, far, near),
                                      b=self.measured(far, far, far))
-        self.assertEqual((choice.state, choice.rounds, choice.left_out), ("far", 2, 1))
+        self.assertEqual((choice.kind, choice.rounds, choice.left_out), (465, 2, 1))
         self.assertEqual(values["a"], [470, 470, None])
         told = list(report.cores_lines(choice))
         self.assertEqual(len(told), 1)
-        self.assertIn("105 ns with near cores and 465 ns with far cores", told[0])
+        self.assertIn("about 105 and 465 ns", told[0])
+        self.assertIn("at 465 ns counts", told[0])
         self.assertIn("1 of 6 measurements are left out", told[0])
 
     def test_cores_that_move_meanwhile_are_of_neither_kind(self):
         choice, values = self.chosen(a=self.measured((100, 470), (100, 100), (470, 100)))
-        self.assertEqual((choice.state, choice.rounds, choice.left_out), ("near", 1, 2))
+        self.assertEqual((choice.kind, choice.rounds, choice.left_out), (100, 1, 2))
         self.assertEqual(values["a"], [None, 100, None])
+
+    def test_a_few_with_nearer_cores_make_no_difference(self):
+        near, far = (100, 110), (470, 460)
+        threads_of_a_core = (50, 52)
+        choice, values = self.chosen(a=self.measured(near, far, near, far, far),
+                                     b=self.measured(threads_of_a_core, far, near, far, far))
+        self.assertEqual((choice.kind, choice.rounds, choice.left_out), (465, 3, 4))
+        self.assertEqual(values["a"], [None, 470, None, 470, 470])
+        self.assertEqual(choice.kinds, [51, 105, 465])
+        self.assertIn("about 51, 105 and 465 ns", next(report.cores_lines(choice)))
 
     def test_there_are_more_rounds_until_enough_are_of_one_state(self):
         prices = iter([(100, 100), (470, 470), (100, 100), (100, 100), (100, 100)])

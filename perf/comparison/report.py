@@ -142,11 +142,11 @@ def pinning_lines(outcomes, ranks, usable_cpus):
 
 def cores_lines(choice):
     """Which measurements count where cores were moved about."""
-    if choice.state:
-        prices = " and ".join(f"{price:.0f} ns with {state} cores"
-                              for state, price in choice.prices.items())
-        yield (f"the hypervisor moved the cores: a line took {prices} to another core and back; "
-               f"what was measured with {choice.state} cores counts, {choice.left_out} of "
+    if choice.kind:
+        prices = [f"{price:.0f}" for price in choice.kinds]
+        found = " and ".join([", ".join(prices[:-1]), prices[-1]]) if prices[1:] else prices[0]
+        yield (f"the hypervisor moved the cores: a line took about {found} ns to the other core "
+               f"and back; what was measured at {choice.kind:.0f} ns counts, {choice.left_out} of "
                f"{choice.measured} measurements are left out")
 
 
