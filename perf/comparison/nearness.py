@@ -40,13 +40,16 @@ def kinds_in(prices):
     kinds = {}
     rest = sorted(prices)
     while rest:
-        def around(price):
-            return (bisect.bisect_right(rest, price * SPREAD) -  # pylint: disable=cell-var-from-loop
-                    bisect.bisect_left(rest, price / SPREAD))  # pylint: disable=cell-var-from-loop
-        center = max(sorted(set(rest)), key=around)
-        kinds[statistics.median(price for price in rest if is_of(price, center))] = around(center)
+        center = max(sorted(set(rest)), key=lambda price: neighbours(rest, price))
+        near = [price for price in rest if is_of(price, center)]
+        kinds[statistics.median(near)] = len(near)
         rest = [price for price in rest if not is_of(price, center)]
     return kinds
+
+
+def neighbours(ordered, price):
+    below = bisect.bisect_left(ordered, price / SPREAD)
+    return bisect.bisect_right(ordered, price * SPREAD) - below
 
 
 def counts(row, kind):
