@@ -76,9 +76,7 @@ class World {
       case peek:
         return show();
       case release:
-        if (shown_) consumer_.release();
-        shown_ = false;
-        return;
+        return release_shown();
       case news:
         return static_cast<void>(consumer_.news());
       case signalled:
@@ -116,6 +114,14 @@ class World {
     sum_ += sum;  // read, so that the address sanitizer looks
   }
 
+  // As an endpoint does it; whoever answers is the sender itself here.
+  void release_shown() {
+    if (!std::exchange(shown_, false)) return;
+    producer_.hear_released(consumer_.told());
+    consumer_.release();
+    producer_.tell_released(consumer_.taken());
+  }
+
   void make_room(std::size_t bytes) {
     reserved_ = 0;
     const auto place = producer_.reserve(bytes);
@@ -139,7 +145,8 @@ class World {
     target.tag.store(decisions.number<std::uint8_t>());
     target.bytes.store(decisions.number<std::uint32_t>());
     target.place.store(decisions.number<std::uint32_t>());
-    target.number.store(numbered(number, decisions.number<std::uint8_t>() % kCellCount));
+    const std::size_t next = decisions.number<std::uint8_t>() % kCellCount;
+    target.number.store(numbered(number, next, decisions.number<std::uint8_t>() & kReleasedMax));
   }
 
   Consumer consumer_;
@@ -185,6 +192,7 @@ std::vector<std::string> seeds() {
         .number(bytes)
         .number(place)
         .byte(31)
+        .byte(9)
         .byte(news)
         .byte(peek)
         .byte(release)

@@ -47,7 +47,11 @@ class QueueEndpoint : public Endpoint {
     return false;
   }
   void release() final {
+    producer_.hear_released(consumer_.told());
+    if (producer_.corrupt()) [[unlikely]]
+      fail_corrupt();
     consumer_.release();
+    producer_.tell_released(consumer_.taken());
     ring(doorbell_);
   }
   void signal(Signal which, std::uint64_t value) final {

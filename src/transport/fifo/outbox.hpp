@@ -109,6 +109,7 @@ inline bool Outbox::send(std::span<Endpoint* const> endpoints, std::uint32_t tag
   std::memcpy(place + head.size(), body.data(), body.size());
   tell(endpoints, tag, bytes, next_ * kSlotBytes, uses);
   next_ = (next_ + 1) % kSlots;
+  if (is_free(slots_[next_])) base::own_lines(memory_ + next_ * kSlotBytes, bytes);
   return true;
 }
 

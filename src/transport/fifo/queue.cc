@@ -7,7 +7,7 @@
 namespace tutti::transport::fifo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3430717574747574;  // "tuttuq04"
+constexpr std::uint64_t kMagic = 0x3530717574747574;  // "tuttuq05"
 constexpr std::size_t kPageBytes = 4096;
 // Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
 // its writer busy long enough to claim the rest on the way.
@@ -72,17 +72,11 @@ void Producer::attach(std::byte* memory, const Layout& layout, Reuse reuse) {
   used_ = 0;
 }
 
-// Looks at the consumer's position. One that is not between what it was and what was sent leaves
-// the queue full forever.
+// Looks at the consumer's position, which never goes back.
 void Producer::refresh() {
   const std::uint64_t frames = control_->released.value.load(std::memory_order_acquire);
-  if (sent_ - frames > sent_ - released_) {
-    corrupt_ = true;
-    return;
-  }
-  if (frames == released_) return;
-  released_ = frames;
-  freed_ = ends_[(frames - 1) % kCellCount];
+  corrupt_ |= frames < released_;
+  note_released(frames);
 }
 
 // A payload lies in one piece: one that does not fit before the ring's end goes to its beginning.
@@ -119,13 +113,18 @@ void Producer::announce(const MemoryReference& outbox) {
 }
 
 std::span<std::byte> Producer::full() {
-  starved_ = true;
+  starve();
   return {};
+}
+
+void Producer::starve() {
+  starved_ = true;
+  starved_at_ = released_;
 }
 
 bool Producer::room_appeared() {
   if (!starved_ || control_ == nullptr) return false;
-  if (control_->released.value.load(std::memory_order_acquire) == released_) return false;
+  if (control_->released.value.load(std::memory_order_acquire) == starved_at_) return false;
   starved_ = false;
   return true;
 }

@@ -10,11 +10,13 @@
 // fetches all of them at once. Larger payloads lie one behind the other in a ring of bytes, each in
 // one piece, and their cell says where. What several peers get alike lies once in the sender's
 // outbox (outbox.hpp), and the cells say where. The consumer's position lies on a line of its own,
-// which the producer reads only when it does not know of a cell that is free.
+// which the producer reads only when it does not know of a cell that is free. Between two who
+// answer each other it always does: a frame says how many of the other direction's were released.
 //
 // A few cells are warm: frames go from one of them to the next as long as the consumer keeps up,
 // so that their lines stay in both cores' nearest caches. Where it does not, frames go on to the
-// spare cells. Each cell says which one the next frame will be in.
+// spare cells. Each cell says which one the next frame will be in. When a frame is sent, the lines
+// of the next one are taken back from the consumer's cache, while there is time.
 //
 //   | description | released | outbox | signals  | cells ... | payloads ...                    |
 //     once          consumer   once     producer   producer    producer, read by the consumer
@@ -66,7 +68,8 @@ struct Layout {
 
 // The first line of a cell.
 struct alignas(kLineBytes) Cell {
-  // Of the frame it holds, counted from 1, and of the cell that the next one will be in.
+  // Of the frame it holds, counted from 1; how many frames of the other direction its sender has
+  // released since the frame before; and the cell that the next one will be in.
   std::atomic<std::uint32_t> number;
   std::atomic<std::uint32_t> tag;
   std::atomic<std::uint32_t> bytes;
@@ -78,23 +81,34 @@ inline constexpr std::uint32_t kInCell = 0xffffffff;    // from the header on
 inline constexpr std::uint32_t kBehind = 0xfffffffe;    // from the next line on
 inline constexpr std::uint32_t kInOutbox = 0x80000000;  // and which line of it; none of the above
 
-inline constexpr std::uint32_t kNumberBits = 27;
-// A cell that was passed by for 2^27 frames would seem to hold the next one. Once in so many frames
+inline constexpr std::uint32_t kNumberBits = 21;
+inline constexpr std::uint32_t kReleasedBits = 6;
+// What is more than that is told with the frames after it.
+inline constexpr std::uint64_t kReleasedMax = (1U << kReleasedBits) - 1;
+// A cell that was passed by for 2^21 frames would seem to hold the next one. Once in so many frames
 // all cells are gone through.
 inline constexpr std::uint64_t kTourEvery = std::uint64_t{1} << 20;
 // A consumer that did not keep up is looked after again after so many frames.
 inline constexpr std::uint64_t kAsksEvery = 8;
 
-inline std::uint32_t numbered(std::uint64_t frame, std::size_t next_cell) {
-  return static_cast<std::uint32_t>(next_cell) << kNumberBits |
+inline std::uint32_t numbered(std::uint64_t frame, std::size_t next_cell,
+                              std::uint64_t released = 0) {
+  return static_cast<std::uint32_t>(next_cell) << (kNumberBits + kReleasedBits) |
+         static_cast<std::uint32_t>(released) << kNumberBits |
          static_cast<std::uint32_t>(frame & ((1U << kNumberBits) - 1));
 }
 inline bool holds(std::uint32_t number, std::uint64_t frame) {
   return ((number ^ static_cast<std::uint32_t>(frame)) << (32 - kNumberBits)) == 0;
 }
+inline std::uint64_t released_with(std::uint32_t number) {
+  return number >> kNumberBits & kReleasedMax;
+}
 // Whoever wrote it, it is one of the cells.
-inline std::size_t cell_after(std::uint32_t number) { return number >> kNumberBits; }
-static_assert(kCellCount == std::size_t{1} << (32 - kNumberBits));
+inline std::size_t cell_after(std::uint32_t number) {
+  return number >> (kNumberBits + kReleasedBits);
+}
+static_assert(kCellCount == std::size_t{1} << (32 - kNumberBits - kReleasedBits));
+static_assert(kTourEvery + kCellCount < 1U << kNumberBits);
 
 // How much a cell holds.
 inline std::size_t room_of(std::size_t cell) {
@@ -178,6 +192,11 @@ class Producer {
     return frame <= released_;
   }
 
+  // Of the queue that goes the other way: the frames of it that this side has released, which the
+  // consumer is told with those of this one, and what it has told so.
+  void tell_released(std::uint64_t frames) { taken_ = frames; }
+  void hear_released(std::uint64_t more) { note_released(heard_ += more); }
+
   // True once after room appeared that an earlier reserve() had missed.
   bool room_appeared();
 
@@ -186,14 +205,17 @@ class Producer {
 
  private:
   void refresh();
+  void note_released(std::uint64_t frames);
   bool has_cell();
   bool is_free(std::size_t cell) const { return frames_[cell] <= released_; }
   static void claim(const std::byte* lines, std::size_t bytes);
   void publish(std::uint32_t tag, std::size_t bytes, std::uint32_t place);
   std::size_t choose_next();
+  void own_next(std::size_t bytes_behind);
   std::span<std::byte> reserve_in_ring(std::size_t bytes);
   void stay_in_used_memory();
   std::span<std::byte> full();
+  void starve();
   // Of what lies behind the cell's first line.
   std::byte* behind() const { return reinterpret_cast<std::byte*>(cell_ + 1); }
 
@@ -204,7 +226,10 @@ class Producer {
   Layout layout_;
   // Positions count up forever; modulo the number of cells, or of payload bytes, they are places.
   std::uint64_t sent_ = 0;      // frames committed
-  std::uint64_t released_ = 0;  // frames released, when last looked at
+  std::uint64_t released_ = 0;  // frames released, as far as is known
+  std::uint64_t heard_ = 0;     // of these, what the consumer has told with its own
+  std::uint64_t taken_ = 0;     // frames of the other direction, and
+  std::uint64_t told_ = 0;      // how many of them the consumer knows of
   std::uint64_t written_ = 0;   // end of the last payload
   std::uint64_t freed_ = 0;     // end of the last payload released
   std::uint64_t reserved_ = 0;  // where the payload that is being built begins
@@ -216,6 +241,7 @@ class Producer {
   Reuse reuse_ = Reuse::soon;
   std::uint32_t place_ = kInCell;  // of what is being built, unless it is in the ring
   bool starved_ = false;
+  std::uint64_t starved_at_ = 0;  // released_, when there was no room
   bool corrupt_ = false;
   std::array<std::uint64_t, kCellCount> ends_{};    // by frame: where its payload ended
   std::array<std::uint64_t, kCellCount> frames_{};  // by cell: the frame that it holds
@@ -237,6 +263,10 @@ class Consumer {
   bool peek(Frame& frame);
   void release();
   std::uint64_t signalled(Signal which);
+
+  // How many were released, ever, and what the frame that is shown says of the other direction's.
+  std::uint64_t taken() const { return taken_; }
+  std::uint64_t told() const { return released_with(number_); }
 
   // The next frame lies in an outbox that this side has not been shown.
   bool wants_outbox() const { return wants_outbox_; }
@@ -271,7 +301,7 @@ class Consumer {
   std::uint64_t shown_ = 0;       // frames that were shown, now or before
   std::uint64_t fetched_ = 0;     // frames that were fetched early, or looked at
   std::size_t next_ = 0;          // which cell that is
-  std::size_t after_ = 0;         // of the one after it, once that is shown
+  std::uint32_t number_ = 0;      // what is in it, once that is shown
   std::size_t likely_bytes_ = 0;  // of the next frame, in its cell
   std::uint64_t seen_[kSignalCount] = {};
   bool wants_outbox_ = false;
@@ -295,6 +325,17 @@ inline void copy_tiny(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes >= 8) return copy_ends<8>(to, from, bytes);
   if (bytes >= 4) return copy_ends<4>(to, from, bytes);
   for (std::size_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
+// A position that is not between what it was and what was sent leaves the queue full forever.
+inline void Producer::note_released(std::uint64_t frames) {
+  if (frames <= released_) return;
+  if (frames > sent_) [[unlikely]] {
+    corrupt_ = true;
+    return;
+  }
+  released_ = frames;
+  freed_ = ends_[(frames - 1) % kCellCount];
 }
 
 inline bool Producer::has_cell() {
@@ -329,17 +370,28 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
     carried_ += bytes;
   }
   publish(tag, bytes, place_);
+  own_next(place_ == kBehind ? bytes : 0);
 }
 
 inline void Producer::publish(std::uint32_t tag, std::size_t bytes, std::uint32_t place) {
   ends_[sent_ % kCellCount] = written_;
   frames_[next_] = ++sent_;
+  const std::uint64_t released = std::min(taken_ - told_, kReleasedMax);
+  told_ += released;
   next_ = choose_next();
   Cell& cell = *std::exchange(cell_, reinterpret_cast<Cell*>(cells_ + offset_of(next_)));
   cell.tag.store(tag, std::memory_order_relaxed);
   cell.bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_relaxed);
   cell.place.store(place, std::memory_order_relaxed);
-  cell.number.store(numbered(sent_, next_), std::memory_order_release);
+  cell.number.store(numbered(sent_, next_, released), std::memory_order_release);
+}
+
+// As many lines of the next cell as the last frame had. The consumer reads none of them before they
+// are written anew.
+inline void Producer::own_next(std::size_t bytes_behind) {
+  if (!is_free(next_)) return;
+  cell_->tag.store(0, std::memory_order_relaxed);
+  base::own_lines(behind(), std::min(bytes_behind, room_of(next_) - kTinyBytes));
 }
 
 // The next warm cell, if the consumer is through with it as far as we know. That is asked again
@@ -362,7 +414,7 @@ inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
   TUTTI_ASSERT(fits_cell(head.size(), body.size()), "the frame fits a cell");
   if (control_ == nullptr) return false;
   if (!has_cell()) {
-    starved_ = true;
+    starve();
     return false;
   }
   const std::size_t bytes = head.size() + body.size();
@@ -373,12 +425,14 @@ inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
   copy_tiny(cell_->payload, head.data(), head.size());
   copy_tiny(cell_->payload + head.size(), body.data(), in_first_line);
   publish(tag, bytes, kInCell);
+  own_next(bytes > kTinyBytes ? bytes - kTinyBytes : 0);
   return true;
 }
 
 inline void Producer::post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
   base::claim_line(cell_);
   publish(tag, bytes, kInOutbox + line);
+  own_next(0);
 }
 
 inline void Producer::signal(Signal which, std::uint64_t value) {
@@ -423,7 +477,7 @@ inline bool Consumer::peek(Frame& frame) {
   frame.payload = {payload, bytes};
   likely_bytes_ = place >= kBehind ? bytes : 0;
   shown_ = taken_ + 1;
-  after_ = cell_after(cell.number.load(std::memory_order_relaxed));
+  number_ = cell.number.load(std::memory_order_relaxed);
   return true;
 }
 
@@ -444,7 +498,7 @@ inline const std::byte* Consumer::find(std::size_t place, std::size_t bytes) con
 inline void Consumer::release() {
   if (control_ == nullptr) return;
   taken_ += 1;
-  next_ = after_;
+  next_ = cell_after(number_);
   cell_ = reinterpret_cast<const Cell*>(cells_ + offset_of(next_));
   control_->released.value.store(taken_, std::memory_order_release);
 }

@@ -234,7 +234,7 @@ TEST_F(QueueTest, WhatDoesNotFitASpareCellGoesThroughTheRing) {
   }
 }
 
-// The number of a frame comes again after 2^27 of them; a cell that was passed by all the time
+// The number of a frame comes again after 2^21 of them; a cell that was passed by all the time
 // would then seem to hold it.
 TEST_F(QueueTest, NoCellIsPassedByForLong) {
   make(64, 128);
