@@ -33,6 +33,10 @@ class Nearness(unittest.TestCase):
         return choice, {name: figures.launch_values(outcome, self.WORK)
                         for name, outcome in left.items()}
 
+    def test_every_launch_is_told_in_a_line(self):
+        told = report.json_launches({"a": self.measured((100, 120), None)})
+        self.assertEqual(told, {"a": {"all_reduce f32 8": ["120.0      100,120", None]}})
+
     def test_with_cores_of_one_kind_everything_counts(self):
         choice, values = self.chosen(a=self.measured((100, 120), (130, 90), None),
                                      b=self.measured((110, 100), (0, 0), (150, 100)))

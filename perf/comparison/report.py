@@ -150,6 +150,25 @@ def cores_lines(choice):
                f"{choice.measured} measurements are left out")
 
 
+LAUNCH_COLUMNS = ("median_us", "p10_us", "p90_us", "calls", "batch", "quiet", "line_ns", "way")
+
+
+def json_launches(outcomes):
+    """Every launch, so that other statistics can be drawn from it later: by contender and work a
+    line of LAUNCH_COLUMNS for each round, None where it gave nothing."""
+    def text(value):
+        return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    def line(row):
+        return row and " ".join(text(row.get(name, "")) for name in LAUNCH_COLUMNS).rstrip()
+
+    def by_work(launches):
+        works = dict.fromkeys(work for rows in launches if rows for work in rows)
+        return {" ".join(map(str, work)): [line((rows or {}).get(work)) for rows in launches]
+                for work in works}
+    return {name: by_work(outcome.launches) for name, outcome in outcomes.items()}
+
+
 def quiet_lines(quiet, crowded):
     """What else ran counts for much where ranks hand the cores over to each other."""
     if quiet.disturbed() > 0.1:
