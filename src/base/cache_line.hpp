@@ -21,8 +21,8 @@ inline void claim_line(const void* address) {
 }
 
 // The same for `bytes` bytes from the beginning of a line, of which nobody needs the contents: some
-// are lost. By stores, because AMD's processors leave a line as it is that is claimed while others
-// have copies of what this core wrote there. Nothing waits for them but the stores that follow.
+// are lost. By stores, because on an EPYC a claim was seen to do nothing for a line that this core
+// wrote and another one has a copy of. Nothing waits for them but the stores that follow.
 inline void own_lines(std::byte* first, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += kLineBytes) first[at] = std::byte{};
 }
