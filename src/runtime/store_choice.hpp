@@ -21,8 +21,9 @@ namespace tutti::runtime {
 
 class StoreChoice {
  public:
-  // Smaller stores always go through the caches.
-  static constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
+  // Smaller stores always go through the caches, with lines that are taken back in time
+  // (transport/fifo/outbox.hpp).
+  static constexpr std::size_t kLeastBytes = std::size_t{4} << 10;
 
   // What is stored where. Sums take longer than copies; what is in a queue is read at once, and by
   // another core, which has to fetch it from memory if it was stored past the caches.

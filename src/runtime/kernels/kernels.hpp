@@ -17,7 +17,7 @@ namespace tutti::runtime::kernels {
 
 // Where stores should go. `streaming` bypasses the caches: right for destinations that do not fit
 // them and that nobody reads soon, much slower for those that do fit. It is a wish: destinations
-// below 16 KiB, or in place, are stored the cached way.
+// below 4 KiB, or in place, are stored the cached way.
 // Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
 enum class StoreHint : std::uint8_t { cached, streaming };
 

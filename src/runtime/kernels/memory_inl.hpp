@@ -148,9 +148,9 @@ inline Start plan_start(std::span<std::byte* const> destinations, std::size_t by
   constexpr std::size_t kWorthwhileBytes = 16 * kVectorBytes;
   const std::size_t head = (kVectorBytes - phase(destinations[0])) % kVectorBytes;
   if (bytes < kWorthwhileBytes || head % element_bytes != 0) return {};
-  return {.head = head,
-          .streaming =
-              stores == StoreHint::streaming && bytes >= kPageGroupBytes && in_phase(destinations)};
+  return {
+      .head = head,
+      .streaming = stores == StoreHint::streaming && bytes >= kPageBytes && in_phase(destinations)};
 }
 
 // Destinations of different phases, as buffers from malloc() have them, stream in passes of their
