@@ -61,14 +61,21 @@ std::vector<GroupSizes> groups_of(const Algorithm& algorithm, int ranks) {
   return found;
 }
 
-int root_count(Collective collective, int ranks) {
+int root_count(const Algorithm& algorithm, int ranks) {
+  if (algorithm.in_turn) return 2;
+  const Collective collective = algorithm.collective;
   return has_root(collective) || collective == Collective::send_recv ? ranks : 1;
+}
+
+std::string_view name_of_root(const Algorithm& algorithm) {
+  if (algorithm.in_turn) return "turn";
+  return algorithm.collective == Collective::send_recv ? "shift" : "root";
 }
 
 void add_cases(const Algorithm& algorithm, int ranks, std::vector<Case>& cases,
                CampaignReport& report) {
   for (const GroupSizes& groups : groups_of(algorithm, ranks))
-    for (Rank root = 0; root < root_count(algorithm.collective, ranks); ++root) {
+    for (Rank root = 0; root < root_count(algorithm, ranks); ++root) {
       const Result<ScheduleShape> shape = algorithm.shape(ranks, root, groups);
       if (shape.ok()) {
         cases.push_back({&algorithm, ranks, root, groups});
@@ -174,9 +181,7 @@ bool is_damaged(const Case& one) {
 
 std::string Case::name() const {
   std::string text = fmt::format("{}, {} ranks", name_of(*algorithm), ranks);
-  if (root_count(algorithm->collective, 2) > 1)
-    text += fmt::format(", {} {}",
-                        algorithm->collective == Collective::send_recv ? "shift" : "root", root);
+  if (root_count(*algorithm, 2) > 1) text += fmt::format(", {} {}", name_of_root(*algorithm), root);
   if (!groups.sizes().empty()) text += fmt::format(", {} per node", groups.text());
   return text;
 }

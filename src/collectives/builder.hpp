@@ -123,6 +123,8 @@ struct Algorithm {
   // Not chosen where any order of a reduction will do: another one is quicker then, which the model
   // does not tell apart from it.
   bool for_order_only = false;
+  // Told twice: calls of even numbers have root 0, those of odd numbers root 1 (Plan::odd).
+  bool in_turn = false;
 
   bool all_meet() const { return meeting != Meeting::some; }
   bool all_copy() const { return meeting == Meeting::all_copies; }

@@ -30,6 +30,9 @@ struct Plan {
   // The same with copies that are loaded instead of stored, where every rank talks to every other
   // and which is quicker is found out under way; null elsewhere.
   std::shared_ptr<const LoweredProgram> pulled = nullptr;
+  // Of calls with odd numbers, where they are made in another way than those with even ones; null
+  // elsewhere. Both have the same shape, and who knows of `program` only may make all calls by it.
+  std::shared_ptr<const LoweredProgram> odd = nullptr;
   bool all_meet = false;  // every rank has messages for every other
   // Instead of this one where buffers turn out to be out of the peers' reach, and another algorithm
   // is quicker then; null elsewhere. It exchanges addresses all the same: the next ones may not be.

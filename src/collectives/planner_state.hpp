@@ -27,16 +27,19 @@ struct Entry {
   GroupSizes groups;
   std::string not_possible;
   Schedule schedule;
+  std::optional<Schedule> odd;                      // of calls with odd numbers, if they differ
   std::array<std::optional<PriceTable>, 3> prices;  // by Pricing
   std::string not_priced;
   std::optional<ExpressionProof> expression;
   std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> programs;  // or ordered
+  std::map<std::pair<Rank, bool>, std::shared_ptr<const LoweredProgram>> odd_programs;
   std::map<Rank, std::shared_ptr<const LoweredProgram>> pulled;
 
   std::size_t memory_bytes() const {
-    std::size_t bytes = sizeof(Entry) + bytes_of(schedule);
+    std::size_t bytes = sizeof(Entry) + bytes_of(schedule) + (odd ? bytes_of(*odd) : 0);
     for (const auto& price : prices) bytes += price ? price->memory_bytes() : 0;
     for (const auto& [rank, program] : programs) bytes += kNodeBytes + bytes_of(*program);
+    for (const auto& [rank, program] : odd_programs) bytes += kNodeBytes + bytes_of(*program);
     for (const auto& [rank, program] : pulled) bytes += kNodeBytes + bytes_of(*program);
     return bytes;
   }
@@ -83,7 +86,7 @@ struct Planner::State {
   Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
                                             const PlanQuery& query);
   Status price(Entry& entry);
-  std::string needlessly_ordered(const Algorithm& algorithm, const PlanQuery& query) const;
+  std::string needless(const Algorithm& algorithm, const PlanQuery& query) const;
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;
@@ -97,6 +100,8 @@ struct Planner::State {
   void prefer_measured(const PlanQuery& query, Choices& found);
   std::string limit(const Choice& choice) const;
   Candidate tell(const Choice& choice, const PlanQuery& query) const;
+  static std::shared_ptr<const LoweredProgram> program_of(const Schedule& schedule, bool ordered,
+                                                          Rank rank);
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
   std::optional<Choice> plain_choice(const PlanQuery& query, const Choice& usual);
   Machine& machine_of(Pricing pricing) {

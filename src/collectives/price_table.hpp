@@ -19,9 +19,14 @@ class PriceTable {
  public:
   explicit PriceTable(CostGraph graph) : graph_(std::move(graph)) {}
 
+  // Every second call has this one.
+  void alternate_with(CostGraph graph) { odd_ = std::move(graph); }
+  bool alternates() const { return odd_.has_value(); }
+
   const CostGraph& graph() const { return graph_; }
   std::size_t memory_bytes() const {
-    return graph_.memory_bytes() + bytes_of(points_[0]) + bytes_of(points_[1]);
+    return graph_.memory_bytes() + (odd_ ? odd_->memory_bytes() : 0) + bytes_of(points_[0]) +
+           bytes_of(points_[1]);
   }
 
   // What of the busiest resource's time is not spent on bytes.
@@ -54,11 +59,13 @@ class PriceTable {
   const SliceCost& point(const Machine& machine, std::size_t number, DataIn where) {
     auto& points = points_[static_cast<std::size_t>(where)];
     if (points.size() <= number) points.resize(number + 1);
-    if (!points[number]) points[number] = graph_.price(machine, point_bytes(number), where);
+    if (!points[number])
+      points[number] = graph_.price(machine, point_bytes(number), where, odd_ ? &*odd_ : nullptr);
     return *points[number];
   }
 
   CostGraph graph_;
+  std::optional<CostGraph> odd_;
   std::array<std::vector<std::optional<SliceCost>>, 2> points_;  // by DataIn
 };
 

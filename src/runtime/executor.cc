@@ -64,9 +64,10 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
   has_plain_plan_ = usual.plain != nullptr;
   uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(block_bytes);
   const collectives::Plan& plan = uses_plain_plan_ ? *usual.plain : usual;
-  const auto& program = choose_copies(call, plan);
+  const auto& program = choose_program(call, plan);
   meets_plain_ = own_is_plain_ = false;
-  const bool again = repeats(call, plan, program);
+  const bool again = repeats(call, plan, program) || repeats_twin(call, plan, program);
+  if (!again) keep_as_twin(call, plan, program);
   call_ = call;
   if (uses_plain_plan_) tell_of(plan, usual);
   is_again_ = again;
@@ -113,7 +114,7 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   const int channels = plan.settings.channels;
   TUTTI_ASSERT(channels >= 1 && channels <= transport_.channel_count(),
                "the plan uses channels that exist");
-  choose_program(shared);
+  take_program(shared);
   result_bytes_ =
       signature.count * element_bytes_ * index(block_count(program.shape, Buffer::output));
   places_.resize(program_->operands_max());
@@ -128,20 +129,20 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   if (attaches() && is_reduction(signature.collective)) TUTTI_TRY(prepare_pieces());
   TUTTI_TRY(connect());
   find_long_beginnings();
-  round_.clear();
+  round_->clear();
   direct_round_.clear();
   direct_round_laid_ = false;
-  if (!short_.empty() && !signature.direct && call_.custom == nullptr)
-    round_.lay_out(*program_, short_, element_bytes_);
+  if (!short_->empty() && !signature.direct && call_.custom == nullptr)
+    round_->lay_out(*program_, *short_, element_bytes_);
   told_alike_.clear();
-  for (const OneRound::Send& send : round_.sends())
+  for (const OneRound::Send& send : round_->sends())
     told_alike_.push_back(peers_[send.peer].endpoint);
-  round_.hear_first([this](std::uint32_t peer) { return peers_[peer].is_neighbour; });
-  messages_.resize(peers_.size());
+  round_->hear_first([this](std::uint32_t peer) { return peers_[peer].is_neighbour; });
+  messages_.resize(std::max(messages_.size(), peers_.size()));
   return Status();
 }
 
-void Executor::choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program) {
+void Executor::take_program(const SharedProgram& program) {
   auto known = std::find_if(programs_.begin(), programs_.end(),
                             [&](const auto& p) { return &p->lowered() == program.get(); });
   if (known == programs_.end()) {
@@ -157,8 +158,9 @@ std::size_t Executor::program_bytes() const {
   using collectives::bytes_of;
   std::size_t bytes = bytes_of(programs_) + bytes_of(streams_) + bytes_of(call_streams_) +
                       bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
-                      short_.memory_bytes() + round_.memory_bytes() + bytes_of(messages_) +
-                      bytes_of(told_alike_) + direct_round_.memory_bytes() + bytes_of(exported_);
+                      short_->memory_bytes() + round_->memory_bytes() + bytes_of(messages_) +
+                      bytes_of(told_alike_) + direct_round_.memory_bytes() + bytes_of(exported_) +
+                      twin_.memory_bytes();
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
@@ -236,13 +238,16 @@ void Executor::withdraw_memory() {
 
 // Peers of a call that this rank will never make may not be connected to anybody who knows.
 void Executor::pass_on_failure(const collectives::Plan& plan) {
-  for (const Rank peer : plan.program->peers) {
-    Stream& s = streams_[index(peer) * index(transport_.channel_count())];
-    if (s.endpoint != nullptr) continue;
-    const Result<Endpoint*> endpoint = transport_.endpoint(peer, 0);
-    if (!endpoint.ok()) continue;
-    s.endpoint = *endpoint;
-    s.endpoint->signal(Signal::failed, encode(Notice::of(status_)));
+  for (const collectives::LoweredProgram* program : {plan.program.get(), plan.odd.get()}) {
+    if (program == nullptr) continue;
+    for (const Rank peer : program->peers) {
+      Stream& s = streams_[index(peer) * index(transport_.channel_count())];
+      if (s.endpoint != nullptr) continue;
+      const Result<Endpoint*> endpoint = transport_.endpoint(peer, 0);
+      if (!endpoint.ok()) continue;
+      s.endpoint = *endpoint;
+      s.endpoint->signal(Signal::failed, encode(Notice::of(status_)));
+    }
   }
 }
 
@@ -485,7 +490,7 @@ bool Executor::advance(bool everywhere) {
   bool moved = call_.signature.direct && meet_peers(everywhere);
   if (cut_undecided_ && !decide_cut()) return moved || (!done() && hear_of_failures());
   moved |= advance_steps();
-  const bool meets = short_.empty() || !moved;
+  const bool meets = short_->empty() || !moved;
   if (meets && arrivals_due_ > 0 && !call_.signature.direct && meet_peers(true)) {
     moved = true;
     advance_steps();

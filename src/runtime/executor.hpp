@@ -36,6 +36,7 @@
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
 #include "runtime/plain_choice.hpp"
+#include "runtime/pointers.hpp"
 #include "runtime/pull_choice.hpp"
 #include "runtime/short_program.hpp"
 #include "runtime/special_reduction.hpp"
@@ -122,7 +123,7 @@ class Executor {
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool linger(int looks);
   // Whether calls are short enough for that.
-  bool may_linger() const { return !short_.empty() && !cut_undecided_; }
+  bool may_linger() const { return !short_->empty() && !cut_undecided_; }
 
   // Ranks that run on this one's very core, by number: to look for what they do is in vain.
   void share_core_with(std::vector<bool> ranks) { neighbours_ = std::move(ranks); }
@@ -225,21 +226,17 @@ class Executor {
     std::vector<std::int32_t> left;   // per window slot: incomplete steps
   };
 
-  // So many pointers at most, as a step has operands: unlike a vector it never asks for room.
-  template <typename T>
-  class Pointers {
-   public:
-    void make_room(std::size_t count) {
-      if (count > items_.size()) items_.resize(count);
-    }
-    void clear() { count_ = 0; }
-    void add(T* pointer) { items_[count_++] = pointer; }
-    T* front() const { return items_[0]; }
-    std::span<T* const> all() const { return {items_.data(), count_}; }
+  // What is laid out for a short staged call and is not the same for even and odd numbers.
+  struct Twin {
+    std::shared_ptr<const collectives::LoweredProgram> lowered;
+    CallProgram* program = nullptr;
+    std::unique_ptr<ShortProgram> steps = std::make_unique<ShortProgram>();
+    std::unique_ptr<OneRound> round = std::make_unique<OneRound>();
+    std::vector<Endpoint*> told_alike;
+    std::vector<Stream*> streams;
+    std::vector<Peer> peers;
 
-   private:
-    std::vector<T*> items_;
-    std::size_t count_ = 0;
+    std::size_t memory_bytes() const;
   };
 
   // A step of one slice on one channel, while it is being tried.
@@ -268,6 +265,7 @@ class Executor {
 
   // A call's plan in the form that is run. Calls come back with the same few plans.
   using SharedProgram = std::shared_ptr<const collectives::LoweredProgram>;
+  const SharedProgram& choose_program(const Call& call, const collectives::Plan& plan);
   const SharedProgram& choose_copies(const Call& call, const collectives::Plan& plan);
   Rank leader() const { return PullChoice::leader(call_.signature, transport_.size()); }
   bool agrees_on_copies(std::size_t peer, CopyWays theirs);
@@ -275,8 +273,13 @@ class Executor {
   CopyWay second_way(bool plain);
   bool may_choose() const { return two_programs_ || attachable_; }
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
+  // Of plans that alternate (executor_twins.cc).
+  static const SharedProgram& turn_of(const Call& call, const collectives::Plan& plan);
+  bool repeats_twin(const Call& call, const collectives::Plan& plan, const SharedProgram& program);
+  void keep_as_twin(const Call& call, const collectives::Plan& plan, const SharedProgram& program);
+  void exchange_twins();
   Status set_up(const collectives::Plan& plan, const SharedProgram& shared);
-  void choose_program(const std::shared_ptr<const collectives::LoweredProgram>& program);
+  void take_program(const SharedProgram& program);
   Status prepare_scratch();
   Status connect();
   bool begin_call();
@@ -312,7 +315,7 @@ class Executor {
 
   bool conclude();
   void finish();
-  bool advance_steps() { return short_.empty() ? advance_channels() : advance_short(); }
+  bool advance_steps() { return short_->empty() ? advance_channels() : advance_short(); }
   bool advance_channels();
   bool advance_channel(int channel);
   void slide_window(Channel& channel);
@@ -435,6 +438,11 @@ class Executor {
 
   // Of calls of one round (executor_one_round.cc).
   void enter_again(const Call& call);
+  bool relay();
+  bool find_receive(const OneRound::Receive& receive);
+  bool has_room_for(const std::vector<OneRound::Send>& sends);
+  std::span<const std::byte> body_of(const OneRound::Send& send) const;
+  void run_action(const OneRound::Action& action);
   bool any_has_failed() const;
   void take_messages();
   void resume();
@@ -503,13 +511,15 @@ class Executor {
   SharedProgram lowered_;
   collectives::PlanSettings settings_;
   CallProgram* program_ = nullptr;
-  ShortProgram short_;  // of the call's shape; empty when it is cut
-  struct {              // its steps, by bit
+  // Of the call's shape; empty when it is cut. Held so that twins are exchanged quickly.
+  std::unique_ptr<ShortProgram> short_ = std::make_unique<ShortProgram>();
+  struct {  // its steps, by bit
     std::uint64_t granted = 0;
     std::uint64_t ran = 0;
     std::uint64_t complete = 0;
   } short_done_;
-  OneRound round_;                     // of the call's shape; empty when it is more than that
+  // Of the call's shape; empty when it is more than that.
+  std::unique_ptr<OneRound> round_ = std::make_unique<OneRound>();
   std::size_t posted_ = 0;             // of its messages
   std::vector<Endpoint*> told_alike_;  // to whom it sends
   // Of the step being tried: who is sent the same, and whose operand stands for all of them.
@@ -554,6 +564,7 @@ class Executor {
   std::vector<Stream> streams_;        // rank x channel, for the communicator's life
   std::vector<Stream*> call_streams_;  // channel x peer of the program
   std::vector<Peer> peers_;
+  Twin twin_;  // of what is laid out for calls of even numbers and for odd ones, the other
   std::vector<Channel> channels_;
   std::size_t arrivals_due_ = 0;
   std::size_t slices_left_ = 0;  // of all channels

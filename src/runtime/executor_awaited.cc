@@ -24,7 +24,7 @@ void Executor::Awaited::add(Rank awaited, std::string text) {
 Executor::Awaited Executor::awaited() {
   Awaited found;
   if (done()) return found;
-  if (!short_.empty()) show_phases();
+  if (!short_->empty()) show_phases();
   // The first slice that is not complete waits for nothing but peers; later ones may wait for it.
   for (int channel = 0; channel < static_cast<int>(channels_.size()); ++channel) {
     Channel& c = channels_[index(channel)];
@@ -46,11 +46,12 @@ Executor::Awaited Executor::awaited() {
 
 // What a short program has come to, as any other would show it.
 void Executor::show_phases() {
+  channels_[0].phases.resize(program_->steps().size());
   reset_channels();
   std::vector<Phase>& phases = channels_[0].phases;
   std::uint64_t bit = 1;
   for (std::size_t s = 0; s < phases.size(); ++s, bit <<= 1) {
-    const ShortStep& step = short_.steps()[s];
+    const ShortStep& step = short_->steps()[s];
     const bool lands = step.may_land && call_.signature.direct;
     const bool granted = !lands || (short_done_.granted & bit) != 0;
     if ((short_done_.complete & bit) != 0)

@@ -6,7 +6,14 @@
 
 namespace tutti::runtime {
 
-// Which program of the plan the call runs, as all ranks have agreed before it.
+// Which program of the plan the call runs. A plan that alternates copies in one way only.
+auto Executor::choose_program(const Call& call, const collectives::Plan& plan)
+    -> const SharedProgram& {
+  const SharedProgram& copies = choose_copies(call, plan);
+  return plan.odd == nullptr ? copies : turn_of(call, plan);
+}
+
+// As all ranks have agreed before it.
 auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
     -> const SharedProgram& {
   copies_ = {};

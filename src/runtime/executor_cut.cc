@@ -78,7 +78,7 @@ bool Executor::decide_cut() {
 
 void Executor::begin_slices() {
   short_done_ = {};
-  if (short_.empty()) reset_channels();
+  if (short_->empty()) reset_channels();
   slices_left_ = channels_.size() * slices_;
 }
 
@@ -98,10 +98,10 @@ void Executor::choose_way() {
       call_.signature.count * element_bytes_ / index(program_->lowered().shape.chunks);
   const bool whole =
       channels_.size() == 1 && slices_ == 1 && call_.blocks == nullptr && !is_long(chunk_bytes);
-  if (!whole || !ShortProgram::fits(*program_)) return short_.clear();
+  if (!whole || !ShortProgram::fits(*program_)) return short_->clear();
   const std::size_t at_once =
       moves_itself_ ? 0 : std::min(collectives::kSentAtOnceBytes, frame_bytes_max_ - kArrivalBytes);
-  short_.lay_out(*program_, geometry_, element_bytes_, at_once);
+  short_->lay_out(*program_, geometry_, element_bytes_, at_once);
 }
 
 // So that every message fits a frame.

@@ -21,13 +21,13 @@ std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
 // At the end of a call, of which the next ones may be made this way.
 void Executor::lay_out_direct_round() {
-  if (short_.empty() || slices_by_frame_ > 1 || call_.custom != nullptr) return;
+  if (short_->empty() || slices_by_frame_ > 1 || call_.custom != nullptr) return;
   const bool as_before = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
     return peer.mine == peer.usual_mine && peer.theirs == peer.usual_theirs;
   });
   if (as_before && direct_round_laid_) return;
   direct_round_laid_ = true;
-  direct_round_.lay_out(*program_, short_);
+  direct_round_.lay_out(*program_, *short_);
   exported_.resize(peers_.size());
   for (Peer& peer : peers_) {
     peer.usual_mine = peer.mine;
@@ -136,7 +136,7 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
 bool Executor::run_actions(std::size_t end) {
   for (; actions_done_ < end; ++actions_done_) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
-    const ShortStep& step = short_.steps()[action.step];
+    const ShortStep& step = short_->steps()[action.step];
     if (step.elements > 0) run_met(step);
     if (!is_copied()) [[unlikely]]
       return false;
@@ -159,7 +159,7 @@ void Executor::run_met(const ShortStep& step) {
     std::byte* const memory =
         operand.is_message ? peers_[operand.stream].memory[static_cast<std::size_t>(operand.buffer)]
                            : own_memory(operand.buffer);
-    return memory + short_.offset(i);
+    return memory + short_->offset(i);
   };
   forget_sources();
   for (std::uint32_t i = step.sources; i < step.destinations; ++i)
@@ -207,7 +207,7 @@ void Executor::resume_direct() {
 }
 
 void Executor::note_done(std::uint32_t number) {
-  const ShortStep& step = short_.steps()[number];
+  const ShortStep& step = short_->steps()[number];
   short_done_.ran |= std::uint64_t{1} << number;
   for (std::uint32_t i = step.sources; i < step.end; ++i) {
     const CallOperand& operand = program_->operand(i);

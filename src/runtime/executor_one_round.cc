@@ -2,6 +2,7 @@
 // way keeps of a call under way is not needed by one that is over before anybody asks. Where a peer
 // is late, or anything is not as expected, the general way takes over, as if it had sent what was
 // sent here.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,24 +13,28 @@
 #include "runtime/frame_tag.hpp"
 
 namespace tutti::runtime {
+namespace {
+
+constexpr auto kTag = static_cast<std::uint32_t>(FrameTag::arrival_with_data);
+
+}  // namespace
 
 bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
   if (call.signature.direct) return post_direct_again(call, plan);
-  if (round_.empty() || !done() || !status_.ok() || !repeats(call, plan, plan.program))
-    return false;
+  const SharedProgram& program = turn_of(call, plan);
+  const bool again =
+      done() && status_.ok() && (repeats(call, plan, program) || repeats_twin(call, plan, program));
+  if (!again || round_->empty()) return false;
   enter_again(call);
+  if (round_->relays() && !relay()) return false;
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
-  constexpr auto kTag = static_cast<std::uint32_t>(FrameTag::arrival_with_data);
-  const auto body = [this](const OneRound::Send& send) {
-    return std::span<const std::byte>(own_memory(send.buffer) + send.offset, send.bytes);
-  };
   posted_ = 0;
-  if (round_.tells_all_alike() &&
-      transport_.send_to_all(told_alike_, kTag, call_.record, body(round_.sends().front())))
-    posted_ = round_.sends().size();
-  for (; posted_ < round_.sends().size(); ++posted_) {
-    const OneRound::Send& send = round_.sends()[posted_];
-    if (!peers_[send.peer].endpoint->send(kTag, call_.record, body(send))) break;
+  if (round_->tells_all_alike() &&
+      transport_.send_to_all(told_alike_, kTag, call_.record, body_of(round_->sends().front())))
+    posted_ = round_->sends().size();
+  for (; posted_ < round_->sends().size(); ++posted_) {
+    const OneRound::Send& send = round_->sends()[posted_];
+    if (!peers_[send.peer].endpoint->send(kTag, call_.record, body_of(send))) break;
   }
   return true;
 }
@@ -43,25 +48,47 @@ void Executor::enter_again(const Call& call) {
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
 }
 
+// Makes what is to be sent of what others have given. False: they have given nothing, or there is
+// no room for it, and nothing was done.
+bool Executor::relay() {
+  for (const OneRound::Receive& receive : round_->gathered())
+    if (!find_receive(receive)) return false;
+  if (!has_room_for(round_->sends())) return false;
+  run_action(round_->relay());
+  for (const OneRound::Receive& receive : round_->gathered())
+    peers_[receive.peer].endpoint->release();
+  return true;
+}
+
+// For each of these messages. Requires  they are the first ones of the call to their peers.
+bool Executor::has_room_for(const std::vector<OneRound::Send>& sends) {
+  return std::all_of(sends.begin(), sends.end(), [this](const OneRound::Send& send) {
+    return peers_[send.peer].endpoint->reserve(kArrivalBytes + send.bytes).data() != nullptr;
+  });
+}
+
+// False: the peer is late, or something else came.
+bool Executor::find_receive(const OneRound::Receive& receive) {
+  Frame frame;
+  if (!peers_[receive.peer].endpoint->peek(frame)) return false;
+  const bool as_expected =
+      frame.payload.size() == kArrivalBytes + receive.bytes && frame.tag == kTag &&
+      std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
+  if (as_expected) [[likely]]
+    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
+  return as_expected;
+}
+
 // False: one peer is late, or something else came. Who needs this core in order to come is looked
 // for first, and not waited for.
 bool Executor::find_again(int looks) {
   if (call_.signature.direct) return find_direct_again(looks);
-  if (posted_ < round_.sends().size()) return false;
-  for (const OneRound::Receive& receive : round_.receives()) {
-    const Peer& peer = peers_[receive.peer];
-    Frame frame;
-    while (!peer.endpoint->peek(frame)) {
-      if (peer.is_neighbour || --looks < 0) return false;
+  if (posted_ < round_->sends().size()) return false;
+  for (const OneRound::Receive& receive : round_->receives()) {
+    while (!find_receive(receive)) {
+      if (peers_[receive.peer].is_neighbour || --looks < 0) return false;
       base::pause_core();
     }
-    const bool as_expected =
-        frame.payload.size() == kArrivalBytes + receive.bytes &&
-        frame.tag == static_cast<std::uint32_t>(FrameTag::arrival_with_data) &&
-        std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
-    if (!as_expected) [[unlikely]]
-      return false;
-    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
   }
   return true;
 }
@@ -84,37 +111,51 @@ bool Executor::any_has_failed() const {
 }
 
 void Executor::take_messages() {
-  for (const OneRound::Action& action : round_.actions()) {
-    source_pointers_.clear();
-    destination_pointers_.clear();
-    for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
-      const OneRound::Place& from = round_.place(i);
-      source_pointers_.add(from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset
-                                                       : messages_[from.peer]);
-    }
-    for (std::uint32_t i = action.destinations; i < action.end; ++i) {
-      const OneRound::Place& to = round_.place(i);
-      std::byte* const memory = own_memory(to.buffer) + to.offset;
-      if (action.kind != StepKind::copy || memory != source_pointers_.front())
-        destination_pointers_.add(memory);
-    }
-    store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);
-  }
-  for (const OneRound::Receive& receive : round_.receives()) {
+  for (const OneRound::Action& action : round_->actions()) run_action(action);
+  for (const OneRound::Receive& receive : round_->gathered())
+    ++call_streams_[receive.peer]->received_before;
+  for (const OneRound::Receive& receive : round_->receives()) {
     peers_[receive.peer].endpoint->release();
     ++call_streams_[receive.peer]->received_before;
   }
-  for (const OneRound::Send& send : round_.sends()) ++call_streams_[send.peer]->sent_before;
+  for (const OneRound::Send& send : round_->sends()) ++call_streams_[send.peer]->sent_before;
+}
+
+std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
+  return {own_memory(send.buffer) + send.offset, send.bytes};
+}
+
+void Executor::run_action(const OneRound::Action& action) {
+  source_pointers_.clear();
+  destination_pointers_.clear();
+  for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
+    const OneRound::Place& from = round_->place(i);
+    source_pointers_.add(from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset
+                                                     : messages_[from.peer]);
+  }
+  for (std::uint32_t i = action.destinations; i < action.end; ++i) {
+    const OneRound::Place& to = round_->place(i);
+    std::byte* const memory = own_memory(to.buffer) + to.offset;
+    if (action.kind != StepKind::copy || memory != source_pointers_.front())
+      destination_pointers_.add(memory);
+  }
+  store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);
 }
 
 // The call as the general way begins it, of which so much has been sent.
 void Executor::resume() {
   const bool all_live = begin_call();
-  const auto sends = std::span(round_.sends()).first(posted_);
+  const auto sends = std::span(round_->sends()).first(posted_);
   for (const OneRound::Send& send : sends) {
     peers_[send.peer].arrival_sent = true;
     ++call_streams_[send.peer]->sent[static_cast<std::size_t>(Way::staged)];
   }
+  for (const OneRound::Receive& receive : round_->gathered()) {
+    peers_[receive.peer].arrival_due = false;
+    --arrivals_due_;
+    ++call_streams_[receive.peer]->received[static_cast<std::size_t>(Way::staged)];
+  }
+  if (round_->relays()) short_done_.ran = short_done_.complete = round_->relay_bit();
   if (!all_live) hear_of_failures();
 }
 

@@ -34,13 +34,13 @@ bool Executor::advance_short() {
   bool moved = false;
   misses_neighbour_ = false;
   std::uint64_t bit = 1;
-  for (const ShortStep& step : short_.steps()) {
+  for (const ShortStep& step : short_->steps()) {
     if ((short_done_.complete & bit) == 0) moved |= try_short<kDirect>(step, bit);
     if (!status_.ok()) [[unlikely]]
       break;
     bit <<= 1;
   }
-  if (short_done_.complete == short_.all()) slices_left_ = 0;
+  if (short_done_.complete == short_->all()) slices_left_ = 0;
   return moved;
 }
 
@@ -102,7 +102,7 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
 bool Executor::send_at_once(const ShortStep& step, std::uint64_t bit) {
   if (!may_begin(step)) return false;
   const std::byte* from =
-      own_memory(program_->operand(step.sources).buffer) + short_.offset(step.sources);
+      own_memory(program_->operand(step.sources).buffer) + short_->offset(step.sources);
   const std::span<const std::byte> body(from, step.elements * element_bytes_);
   destination_pointers_.clear();
   bool moved = false;
@@ -110,7 +110,7 @@ bool Executor::send_at_once(const ShortStep& step, std::uint64_t bit) {
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& destination = program_->operand(i);
     if (!destination.is_message) {
-      std::byte* to = own_memory(destination.buffer) + short_.offset(i);
+      std::byte* to = own_memory(destination.buffer) + short_->offset(i);
       if (to != from) destination_pointers_.add(to);
       continue;
     }
@@ -181,8 +181,9 @@ bool Executor::find_sources(const ShortStep& step) {
     const CallOperand& source = program_->operand(i);
     const std::byte* place = nullptr;
     if (!source.is_message)
-      place = own_memory(source.buffer) + short_.offset(i);
-    else if (!find_source<kDirect>(source, short_.offset(i), step.elements * element_bytes_, place))
+      place = own_memory(source.buffer) + short_->offset(i);
+    else if (!find_source<kDirect>(source, short_->offset(i), step.elements * element_bytes_,
+                                   place))
       return false;
     kDirect ? add_source(source, place) : source_pointers_.add(place);
   }
@@ -250,8 +251,8 @@ bool Executor::find_destinations(const ShortStep& step) {
     const CallOperand& destination = program_->operand(i);
     std::byte* place = nullptr;
     if (!destination.is_message)
-      place = own_memory(destination.buffer) + short_.offset(i);
-    else if (!find_destination<kDirect>(destination, short_.offset(i), bytes, place))
+      place = own_memory(destination.buffer) + short_->offset(i);
+    else if (!find_destination<kDirect>(destination, short_->offset(i), bytes, place))
       return false;
     else if (place == nullptr)
       continue;  // only offered, or told of what lies elsewhere

@@ -27,7 +27,7 @@ void Executor::keep_as_twin(const Call& call, const collectives::Plan& plan,
                             const SharedProgram& program) {
   twin_.lowered.reset();
   const SharedProgram& other = program == plan.program ? plan.odd : plan.program;
-  const bool alternates = plan.odd != nullptr && !plan.settings.direct && !short_.empty();
+  const bool alternates = plan.odd != nullptr && !plan.settings.direct && !short_->empty();
   if (alternates && repeats(call, plan, other)) exchange_twins();
 }
 
@@ -44,7 +44,7 @@ void Executor::exchange_twins() {
 
 std::size_t Executor::Twin::memory_bytes() const {
   using collectives::bytes_of;
-  return steps.memory_bytes() + round.memory_bytes() + bytes_of(told_alike) + bytes_of(streams) +
+  return steps->memory_bytes() + round->memory_bytes() + bytes_of(told_alike) + bytes_of(streams) +
          bytes_of(peers);
 }
 

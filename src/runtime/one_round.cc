@@ -34,31 +34,44 @@ bool OneRound::sends_are_alike() const {
          });
 }
 
+OneRound::Place OneRound::place_of(const CallProgram& program, const ShortProgram& steps,
+                                   std::uint32_t i) {
+  const CallOperand& operand = program.operand(i);
+  return {operand.is_message ? operand.stream : kOwn, operand.buffer, steps.offset(i)};
+}
+
+void OneRound::add_sources(const CallProgram& program, const ShortProgram& steps,
+                           const ShortStep& step, std::size_t element_bytes,
+                           std::vector<Receive>& receives, Action& action) {
+  action.kind = step.kind;
+  action.finish = step.finish;
+  action.elements = step.elements;
+  action.sources = static_cast<std::uint32_t>(places_.size());
+  for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
+    places_.push_back(place_of(program, steps, i));
+    if (program.operand(i).is_message)
+      receives.push_back({program.operand(i).stream, step.elements * element_bytes});
+  }
+  action.destinations = action.end = static_cast<std::uint32_t>(places_.size());
+}
+
 // What a step sends goes ahead of everything, so that it may depend on nothing. What it copies
 // besides has its turn among the others.
 bool OneRound::add(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
                    std::size_t element_bytes) {
-  const std::size_t bytes = step.elements * element_bytes;
   if (step.elements == 0) return false;  // nothing to gain
-  const auto place = [&](std::uint32_t i) {
-    const CallOperand& operand = program.operand(i);
-    return Place{operand.is_message ? operand.stream : kOwn, operand.buffer, steps.offset(i)};
-  };
-  Action action{step.kind, step.finish, step.elements};
-  action.sources = static_cast<std::uint32_t>(places_.size());
-  for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
-    places_.push_back(place(i));
-    if (program.operand(i).is_message) receives_.push_back({program.operand(i).stream, bytes});
-  }
-  action.destinations = static_cast<std::uint32_t>(places_.size());
+  if (step.keeps_sum) return add_relay(program, steps, step, element_bytes);
+  Action action;
+  add_sources(program, steps, step, element_bytes, receives_, action);
   const Place from = places_[action.sources];
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
-    const Place to = place(i);
+    const Place to = place_of(program, steps, i);
     const bool onto_itself = step.kind == StepKind::copy && to.peer == kOwn && from.peer == kOwn &&
                              to.buffer == from.buffer && to.offset == from.offset;
-    if (to.peer != kOwn && (!step.sends_at_once || step.depends != 0)) return false;
+    const bool late = !step.sends_at_once || step.depends != 0 || relays();
+    if (to.peer != kOwn && late) return false;
     if (to.peer != kOwn)
-      sends_.push_back({to.peer, from.buffer, from.offset, bytes});
+      sends_.push_back({to.peer, from.buffer, from.offset, step.elements * element_bytes});
     else if (!onto_itself)
       places_.push_back(to);
   }
@@ -67,7 +80,25 @@ bool OneRound::add(const CallProgram& program, const ShortProgram& steps, const 
   return true;
 }
 
+// A sum that is kept and sent is the first step, which goes ahead of everything with what it needs.
+bool OneRound::add_relay(const CallProgram& program, const ShortProgram& steps,
+                         const ShortStep& step, std::size_t element_bytes) {
+  if (!actions_.empty() || !sends_.empty() || relays() || step.depends != 0) return false;
+  add_sources(program, steps, step, element_bytes, gathered_, relay_);
+  if (gathered_.empty()) return false;
+  for (std::uint32_t i = step.destinations; i < step.end; ++i)
+    if (const Place to = place_of(program, steps, i); to.peer == kOwn) places_.push_back(to);
+  relay_.end = static_cast<std::uint32_t>(places_.size());
+  const Place kept = places_[relay_.destinations];
+  for (std::uint32_t i = step.destinations; i < step.end; ++i)
+    if (const Place to = place_of(program, steps, i); to.peer != kOwn)
+      sends_.push_back({to.peer, kept.buffer, kept.offset, step.elements * element_bytes});
+  relay_bit_ = std::uint64_t{1} << (&step - steps.steps().data());
+  return true;
+}
+
 void OneRound::clear() {
+  gathered_.clear();
   sends_.clear();
   receives_.clear();
   actions_.clear();
@@ -77,7 +108,8 @@ void OneRound::clear() {
 
 std::size_t OneRound::memory_bytes() const {
   using collectives::bytes_of;
-  return bytes_of(sends_) + bytes_of(receives_) + bytes_of(actions_) + bytes_of(places_);
+  return bytes_of(gathered_) + bytes_of(sends_) + bytes_of(receives_) + bytes_of(actions_) +
+         bytes_of(places_);
 }
 
 }  // namespace tutti::runtime

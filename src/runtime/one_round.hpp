@@ -2,6 +2,9 @@
 // it does with that. Such calls need none of what makes sure that steps come in their order: all is
 // sent first, then all is awaited, then the rest is done in the order of the program.
 //
+// A call in which others have given this rank something when it comes may be one as well, though it
+// sends what it makes of that: such a rank relays. It is one round where those others did come.
+//
 // Made once for a shape, like the short program that it is read from.
 //
 // Knows nothing of transports or time.
@@ -50,7 +53,8 @@ class OneRound {
   };
 
   // Becomes empty where the program is more than that: where something is sent that was received,
-  // more than one message goes one way, or a message does not fit a send at once.
+  // but for one sum that is kept, too; more than one message goes one way, or a message does not
+  // fit a send at once.
   void lay_out(const CallProgram& program, const ShortProgram& steps, std::size_t element_bytes);
   // From now on the messages of these peers are looked for first.
   template <typename Predicate>
@@ -61,6 +65,11 @@ class OneRound {
   void clear();
 
   bool empty() const { return actions_.empty() && sends_.empty(); }
+  // Whether what is sent is made of messages: which those are, and the step that makes it.
+  bool relays() const { return !gathered_.empty(); }
+  const std::vector<Receive>& gathered() const { return gathered_; }
+  const Action& relay() const { return relay_; }
+  std::uint64_t relay_bit() const { return relay_bit_; }
   // Whether several peers get the same, and enough of it that to write it once is quicker.
   bool tells_all_alike() const { return alike_; }
   const std::vector<Send>& sends() const { return sends_; }
@@ -72,8 +81,16 @@ class OneRound {
  private:
   bool add(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
            std::size_t element_bytes);
+  bool add_relay(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
+                 std::size_t element_bytes);
+  void add_sources(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
+                   std::size_t element_bytes, std::vector<Receive>& receives, Action& action);
+  static Place place_of(const CallProgram& program, const ShortProgram& steps, std::uint32_t i);
   bool sends_are_alike() const;
 
+  std::vector<Receive> gathered_;
+  Action relay_;
+  std::uint64_t relay_bit_ = 0;  // of its step
   std::vector<Send> sends_;
   std::vector<Receive> receives_;
   std::vector<Action> actions_;

@@ -9,12 +9,24 @@
 namespace tutti::runtime {
 namespace {
 
+bool sends(const CallProgram& program, const CallStep& step) {
+  const auto destinations = program.destinations(step);
+  return std::any_of(destinations.begin(), destinations.end(),
+                     [](const CallOperand& operand) { return operand.is_message; });
+}
+
 // Whether a step sends what lies in the rank's own memory, and no more than copies it besides.
 bool sends_own_memory(const CallProgram& program, const CallStep& step) {
-  const auto destinations = program.destinations(step);
   return step.kind == StepKind::copy && !program.sources(step)[0].is_message &&
-         std::any_of(destinations.begin(), destinations.end(),
-                     [](const CallOperand& operand) { return operand.is_message; });
+         sends(program, step);
+}
+
+// Whether what a step sends stays in the rank's own memory, too, as it is.
+bool keeps_sum_it_sends(const CallProgram& program, const CallStep& step) {
+  const auto destinations = program.destinations(step);
+  const bool keeps = std::any_of(destinations.begin(), destinations.end(),
+                                 [](const CallOperand& operand) { return !operand.is_message; });
+  return step.kind == StepKind::reduce && keeps && sends(program, step);
 }
 
 }  // namespace
@@ -42,8 +54,9 @@ void ShortProgram::lay_out(const CallProgram& program, const collectives::Geomet
     const std::int32_t first = program.operand(from.in_memory).chunk;
     for (std::int32_t piece = 0; piece < from.pieces; ++piece)
       step.elements += whole.of(first + piece, 0, 0).count;
-    step.sends_at_once =
-        sends_own_memory(program, from) && step.elements * element_bytes <= at_once_bytes;
+    const bool at_once = step.elements * element_bytes <= at_once_bytes;
+    step.sends_at_once = at_once && sends_own_memory(program, from);
+    step.keeps_sum = at_once && keeps_sum_it_sends(program, from);
     for (std::uint32_t i = from.sources; i < from.end; ++i) {
       TUTTI_ASSERT(i == offsets_.size(), "operands lie in the order of steps");
       offsets_.push_back(whole.of(program.operand(i).chunk, 0, 0).begin * element_bytes);

@@ -25,6 +25,7 @@ struct ShortStep {
   bool may_land = false;  // as in CallStep
   bool may_offer = false;
   bool sends_at_once = false;  // a piece of the rank's own memory, which it may copy as well
+  bool keeps_sum = false;      // a sum that it also sends, and which could be sent at once
   std::uint32_t sources = 0;   // where its operands begin
   std::uint32_t destinations = 0;
   std::uint32_t end = 0;

@@ -7,7 +7,7 @@
 // partitioning-based multi-leader design (2017), whose leaders share out the data as those of
 // leaders_direct do, but within a node.
 //
-// Groups are of neighbours, and their first rank leads.
+// Groups are of neighbours, and their first rank leads; or, of two, they lead in turn.
 #include "collectives/algorithms/algorithms.hpp"
 
 namespace tutti::collectives::algorithms {
@@ -15,18 +15,23 @@ namespace {
 
 class Leaders {
  public:
-  Leaders(const Builder& b, const GroupSizes& groups)
-      : size_(groups.outermost()), count_(b.ranks() / size_), mine_(b.rank() / size_) {}
+  // `leader`: which rank of each group.
+  Leaders(const Builder& b, const GroupSizes& groups, int leader = 0)
+      : size_(groups.outermost()),
+        count_(b.ranks() / size_),
+        mine_(b.rank() / size_),
+        leader_(leader) {}
 
   int count() const { return count_; }
   int mine() const { return mine_; }  // the number of this rank's group
-  Rank of(int group) const { return group * size_; }
+  Rank of(int group) const { return group * size_ + leader_; }
   bool led_by(Rank rank) const { return rank == of(mine_); }
 
-  // Of the leader: its own contribution and that of each other rank of the group.
+  // Of the leader: its own contribution and that of each other rank of the group, in their order.
   std::vector<Operand> contributions(const Operand& own) const {
-    std::vector<Operand> sources = {own};
-    for (int i = 1; i < size_; ++i) sources.push_back(Builder::from(of(mine_) + i));
+    std::vector<Operand> sources;
+    for (int i = 0; i < size_; ++i)
+      sources.push_back(i == leader_ ? own : Builder::from(mine_ * size_ + i));
     return sources;
   }
 
@@ -42,6 +47,7 @@ class Leaders {
   int size_;  // of a group
   int count_;
   int mine_;
+  int leader_;  // of a group
 };
 
 // The rank's own copy, and one for everybody else, by way of the queues: it is the same for all,
@@ -70,16 +76,26 @@ void hear_results(Builder& b, const Leaders& leaders) {
     if (leaders.of(group) != b.rank()) b.recv(leaders.of(group), Builder::output(group));
 }
 
-}  // namespace
-
 // Everybody adds up the sums of the leaders, in the order of groups, so that all get the same bits.
-void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
-  const Leaders leaders(b, groups);
+void tell_one_shot(Builder& b, const Leaders& leaders) {
   if (leaders.led_by(b.rank()))
     b.reduce(leaders.contributions(Builder::input(0)), to_everybody(b, Builder::output(0)));
   else
     b.send(leaders.of(leaders.mine()), Builder::input(0));
   b.finish(leaders.sums(b.rank(), Builder::output(0)), {Builder::output(0)});
+}
+
+}  // namespace
+
+void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_one_shot(b, Leaders(b, groups));
+}
+
+// The root of each group of two leads: one in calls of even numbers, the other one in those of odd.
+// Who has just ended a call begins the next one before it leaves the core, and has given its data
+// when the other one comes, who can lead that call at once, end it, and begin the one after.
+void tell_leaders_in_turn_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_one_shot(b, Leaders(b, groups, b.root()));
 }
 
 // Every leader is responsible for a chunk: it gets the other groups' sums of it, and hands on the

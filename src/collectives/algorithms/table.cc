@@ -119,6 +119,15 @@ Result<ScheduleShape> leaders_one_shot(int ranks, Rank root, const GroupSizes& g
   return one_shot(ranks, root, groups);
 }
 
+// The root says which rank of a group leads.
+Result<ScheduleShape> leaders_in_turn(int ranks, Rank root, const GroupSizes& groups) {
+  const int group = groups.outermost();
+  if (group != 2)
+    return Status(StatusCode::unsupported, "serves groups of two ranks, not of " +
+                                               std::to_string(group) + "; use leaders_one_shot");
+  return leaders_one_shot(ranks, root % group, groups);
+}
+
 // A chunk for each leader.
 Result<ScheduleShape> leaders_direct(int ranks, Rank root, const GroupSizes& groups) {
   Result<ScheduleShape> shape = leaders_one_shot(ranks, root, groups);
@@ -160,6 +169,9 @@ constexpr Algorithm kTable[] = {
      "up and down a binomial tree: few messages, for small data in the order of ranks"},
     {"leaders_one_shot", Collective::all_reduce, leaders_one_shot, tell_leaders_one_shot_all_reduce,
      "one rank of each group reduces for it, everybody reduces what those have", true},
+    {"leaders_in_turn", Collective::all_reduce, leaders_in_turn, tell_leaders_in_turn_all_reduce,
+     "as leaders_one_shot, of groups of two that share a core: who comes second leads", true,
+     Meeting::some, false, true},
     {"leaders_direct", Collective::all_reduce, leaders_direct, tell_leaders_direct_all_reduce,
      "one rank of each group reduces for it, those then go direct, and tell their groups", true},
     {"leaders_in_order", Collective::all_reduce, leaders_direct, tell_leaders_in_order_all_reduce,

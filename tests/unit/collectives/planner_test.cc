@@ -227,6 +227,32 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// A plan for calls of even numbers and one for odd ones, where pairs of ranks share a core.
+TEST(Planner, PairsLeadInTurn) {
+  Planner planner = neighbours_first(4);
+  const auto plan = *planner.plan(all_reduce(8 << 10), 1);
+  ASSERT_EQ(plan->algorithm, "leaders_in_turn");
+  ASSERT_NE(plan->odd, nullptr);
+  EXPECT_FALSE(plan->settings.direct);
+  EXPECT_EQ(plan->program->peers, (std::vector<Rank>{0, 2})) << "it gives, and hears two leaders";
+  EXPECT_EQ(plan->odd->peers, (std::vector<Rank>{0, 2, 3})) << "it leads, and tells all";
+  EXPECT_EQ(plan->hash, (*planner.plan(all_reduce(8 << 10), 0))->hash);
+  EXPECT_EQ((*planner.plan(all_reduce(kMiB), 1))->odd, nullptr);
+  EXPECT_NE((*planner.plan(all_reduce(64 << 10), 1))->algorithm, "leaders_in_turn");
+  EXPECT_EQ((*neighbours_first(8).plan(all_reduce(8 << 10), 1))->odd, nullptr) << "no pairs";
+  EXPECT_EQ((*make("1x4", 4, with_direct()).plan(all_reduce(8 << 10), 1))->odd, nullptr);
+  PlanQuery ordered = all_reduce(8 << 10);
+  ordered.form = rank_tree_form(DataType::float32);
+  EXPECT_EQ((*planner.plan(ordered, 0))->algorithm, "leaders_in_turn") << "pairs are a tree";
+  PlannerOptions forced = with_direct();
+  forced.algorithm = "leaders_in_turn";
+  EXPECT_NE((*neighbours_first(4, forced).plan(all_reduce(64 << 10), 0))->odd, nullptr);
+  forced.lowering = Lowering::direct;
+  EXPECT_EQ((*neighbours_first(4, forced).plan(all_reduce(64 << 10), 0))->odd, nullptr);
+  EXPECT_EQ(neighbours_first(8, forced).plan(all_reduce(8 << 10), 0).status().code(),
+            StatusCode::unsupported);
+}
+
 // Leaders that keep the order of ranks are chosen where it is asked for, or they are.
 TEST(Planner, OrderIsKeptWhereItIsAskedFor) {
   PlanQuery query = all_reduce(64 << 10);

@@ -56,7 +56,7 @@ class Rounds {
     const auto schedule = *collectives::build(**algorithm, ranks, 0, calls.group);
     auto programs = collectives::lower_all(schedule);
     auto pulled = collectives::lower_all(schedule, Copies::pulled);
-    const auto share = [](collectives::LoweredProgram& program) {
+    const auto share = [](collectives::LoweredProgram program) {
       return std::make_shared<collectives::LoweredProgram>(std::move(program));
     };
     for (Rank r = 0; r < ranks; ++r) {
@@ -76,11 +76,15 @@ class Rounds {
                           .pulls = agree ? std::nullopt : std::optional(calls.pulls)}));
       plans_.push_back({std::string(calls.algorithm),
                         {1, calls.frame_bytes, direct_},
-                        share(programs[idx(r)]),
+                        share(std::move(programs[idx(r)])),
                         42});
       plans_.back().all_meet = (*algorithm)->all_meet();
+      if ((*algorithm)->in_turn) {
+        const auto odd = *collectives::build(**algorithm, ranks, 1, calls.group);
+        plans_.back().odd = share(collectives::lower(odd, r));
+      }
       if (calls.attached == nullptr || (*algorithm)->all_copy())
-        plans_.back().pulled = share(pulled[idx(r)]);
+        plans_.back().pulled = share(std::move(pulled[idx(r)]));
       if (!calls.plain.empty()) plans_.back().plain = plan_of(calls, calls.plain, r);
     }
   }
