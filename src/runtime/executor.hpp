@@ -439,7 +439,7 @@ class Executor {
   // Of calls of one round (executor_one_round.cc).
   void enter_again(const Call& call);
   bool relay();
-  bool find_receive(const OneRound::Receive& receive);
+  bool find_messages(const std::vector<OneRound::Receive>& receives, int looks);
   bool has_room_for(const std::vector<OneRound::Send>& sends);
   std::span<const std::byte> body_of(const OneRound::Send& send) const;
   void run_action(const OneRound::Action& action);

@@ -51,9 +51,7 @@ void Executor::enter_again(const Call& call) {
 // Makes what is to be sent of what others have given. False: they have given nothing, or there is
 // no room for it, and nothing was done.
 bool Executor::relay() {
-  for (const OneRound::Receive& receive : round_->gathered())
-    if (!find_receive(receive)) return false;
-  if (!has_room_for(round_->sends())) return false;
+  if (!find_messages(round_->gathered(), 0) || !has_room_for(round_->sends())) return false;
   run_action(round_->relay());
   for (const OneRound::Receive& receive : round_->gathered())
     peers_[receive.peer].endpoint->release();
@@ -67,28 +65,27 @@ bool Executor::has_room_for(const std::vector<OneRound::Send>& sends) {
   });
 }
 
-// False: the peer is late, or something else came.
-bool Executor::find_receive(const OneRound::Receive& receive) {
-  Frame frame;
-  if (!peers_[receive.peer].endpoint->peek(frame)) return false;
-  const bool as_expected =
-      frame.payload.size() == kArrivalBytes + receive.bytes && frame.tag == kTag &&
-      std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
-  if (as_expected) [[likely]]
-    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
-  return as_expected;
-}
-
 // False: one peer is late, or something else came. Who needs this core in order to come is looked
 // for first, and not waited for.
 bool Executor::find_again(int looks) {
   if (call_.signature.direct) return find_direct_again(looks);
-  if (posted_ < round_->sends().size()) return false;
-  for (const OneRound::Receive& receive : round_->receives()) {
-    while (!find_receive(receive)) {
-      if (peers_[receive.peer].is_neighbour || --looks < 0) return false;
+  return posted_ == round_->sends().size() && find_messages(round_->receives(), looks);
+}
+
+bool Executor::find_messages(const std::vector<OneRound::Receive>& receives, int looks) {
+  for (const OneRound::Receive& receive : receives) {
+    const Peer& peer = peers_[receive.peer];
+    Frame frame;
+    while (!peer.endpoint->peek(frame)) {
+      if (peer.is_neighbour || --looks < 0) return false;
       base::pause_core();
     }
+    const bool as_expected =
+        frame.payload.size() == kArrivalBytes + receive.bytes && frame.tag == kTag &&
+        std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
+    if (!as_expected) [[unlikely]]
+      return false;
+    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
   }
   return true;
 }

@@ -26,9 +26,16 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   // Whether the next buffer that is shown to a peer may be addressed by it.
   using Shares = std::function<bool()>;
 
+  // Whether the next message finds no room.
+  using Refuses = std::function<bool()>;
+
   // `attached`: all memory can be copied so; null: none.
-  PrivateTransport(std::unique_ptr<Transport> inner, Shares shares, Attached* attached = nullptr)
-      : ForwardingTransport(std::move(inner)), shares_(std::move(shares)), attached_(attached) {}
+  PrivateTransport(std::unique_ptr<Transport> inner, Shares shares, Attached* attached = nullptr,
+                   Refuses refuses = nullptr)
+      : ForwardingTransport(std::move(inner)),
+        shares_(std::move(shares)),
+        refuses_(std::move(refuses)),
+        attached_(attached) {}
 
   TransportTraits traits() const override {
     TransportTraits traits = ForwardingTransport::traits();
@@ -41,7 +48,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     auto inner = ForwardingTransport::endpoint(peer, channel);
     if (!inner.ok()) return inner;
     auto& mine = endpoints_[{peer, channel}];
-    if (mine == nullptr) mine = std::make_unique<PrivateEndpoint>(**inner, shares_, attached_);
+    if (mine == nullptr) mine = std::make_unique<PrivateEndpoint>(**inner, *this);
     return mine.get();
   }
 
@@ -60,11 +67,15 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
  private:
   class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
    public:
-    PrivateEndpoint(Endpoint& inner, const Shares& shares, Attached* attached)
-        : ForwardingEndpoint(inner), shares_(shares), attached_(attached) {}
+    PrivateEndpoint(Endpoint& inner, PrivateTransport& of)
+        : ForwardingEndpoint(inner), of_(of), attached_(of.attached_) {}
 
+    std::span<std::byte> reserve(std::size_t bytes) override {
+      if (of_.refuses_ && of_.refuses_()) return {};
+      return ForwardingEndpoint::reserve(bytes);
+    }
     MemoryReference export_memory(const void* memory, std::size_t bytes) override {
-      return shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
+      return of_.shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
     }
     using ForwardingEndpoint::inner;
     bool attached() const override { return attached_ != nullptr; }
@@ -87,7 +98,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
       return answer;
     }
 
-    const Shares& shares_;
+    PrivateTransport& of_;
     Attached* attached_;
   };
 
@@ -99,6 +110,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   }
 
   Shares shares_;
+  Refuses refuses_;
   Attached* attached_;
   std::size_t for_all_ = 0;
   std::vector<Endpoint*> inner_ones_;

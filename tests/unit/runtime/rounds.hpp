@@ -32,6 +32,7 @@ struct Calls {
   std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
   int group = 1;                // ranks of one, for algorithms that go by them
   Rank never_shares = -1;       // its buffers no peer can address, whatever the others'
+  bool (*refuses)() = nullptr;  // whether the next message finds no room
 };
 
 class Rounds {
@@ -64,7 +65,7 @@ class Rounds {
       if (shares)
         transport = std::make_unique<PrivateTransport>(
             std::move(transport), r == calls.never_shares ? [] { return false; } : shares,
-            calls.attached);
+            calls.attached, calls.refuses);
       private_.push_back(shares ? static_cast<PrivateTransport*>(transport.get()) : nullptr);
       if (calls.moved != nullptr)
         transport = std::make_unique<MovingTransport>(std::move(transport), *calls.moved);

@@ -68,6 +68,30 @@ TEST(Twins, AnyoneMayBeLate) {
     }
 }
 
+// A leader that has no room for what it tells has not touched its own data, which its sum may lie
+// on.
+TEST(Twins, RoomIsWaitedFor) {
+  static int to_refuse;
+  for (const std::size_t count : {4UL, 100UL})
+    for (const bool in_place : {false, true}) {
+      Calls calls = in_turn();
+      calls.refuses = [] { return to_refuse > 0 && to_refuse-- > 0; };
+      to_refuse = 0;
+      Rounds rounds(calls, 4, count, in_place, [] { return true; });
+      rounds.all_the_general_way();
+      rounds.all_the_general_way();
+      for (int call = 3; call < 30; ++call) {
+        const int found = rounds.together([&](Rank rank) {
+          to_refuse = rank == call % 4 ? 1 : 0;
+          return 3;
+        });
+        EXPECT_EQ(to_refuse, 0) << "the test's premise";
+        EXPECT_LT(found, 4);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+}
+
 // A call that was like it but for its turn stays laid out, and no other one does.
 TEST(Twins, OnlyTheLatestTwoStay) {
   Rounds rounds(in_turn(), 4, 5, false);
