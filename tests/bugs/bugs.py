@@ -100,7 +100,7 @@ BUGS = [
     Bug("repeats-ignores-count", "takes a call of another count for the same call", CALLS, EXECUTOR,
         "call.signature.count == call_.signature.count &&", ""),
     Bug("short-program-kept", "a call that is cut runs the program of one that was not", CALLS,
-        CUT, "return short_.clear();\n", "return;\n"),
+        CUT, "return short_->clear();\n", "return;\n"),
     Bug("scratch-not-grown", "keeps scratch memory that is too small", CALLS, EXECUTOR,
         "if (needed <= scratch_bytes_) return", "if (scratch_bytes_ > 0 || needed == 0) return"),
     Bug("scratch-leaks", "forgets the old scratch memory when it grows", CALLS, EXECUTOR,
