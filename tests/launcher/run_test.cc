@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 #include <string>
@@ -174,6 +175,21 @@ TEST(Run, TransportAndPortCanBeChosen) {
                            {"--transport", "tcp", "--master-port", "29500"}));
   EXPECT_EQ(launcher.wait(), 0) << launcher.err();
   EXPECT_EQ(launcher.out(), "tcp 29500\n");
+}
+
+TEST(Run, RanksThatShareCoresGoWithoutRestartableSequences) {
+  constexpr const char* kSay = "echo ${GLIBC_TUNABLES-none}";
+  Launcher alone(script(1, kSay));
+  EXPECT_EQ(alone.wait(), 0) << alone.err();
+  EXPECT_EQ(alone.out(), std::getenv("GLIBC_TUNABLES") == nullptr
+                             ? "none\n"
+                             : std::string(std::getenv("GLIBC_TUNABLES")) + "\n");
+  const int many = static_cast<int>(std::thread::hardware_concurrency()) + 1;
+  Launcher crowded(script(many, kSay, {"--no-prefix"}));
+  EXPECT_EQ(crowded.wait(), 0) << crowded.err();
+  const auto lines = lines_of(crowded.out());
+  EXPECT_EQ(lines.size(), static_cast<std::size_t>(many));
+  EXPECT_THAT(lines, testing::Each(HasSubstr("glibc.pthread.rseq=")));
 }
 
 TEST(Run, OptionsAfterTheProgramAreItsOwn) {

@@ -28,6 +28,7 @@
 #include "base/try.hpp"
 #include "cli/launcher/output.hpp"
 #include "cli/launcher/process.hpp"
+#include "cli/launcher/shared_cores.hpp"
 
 namespace tutti::cli::launcher {
 namespace {
@@ -364,6 +365,7 @@ Result<base::Environment> common_environment(const LaunchOptions& options,
   result["MASTER_PORT"] = std::to_string(port);
   result["TUTTI_JOB_SECRET_FILE"] = fmt::format("/proc/self/fd/{}", secret_descriptor);
   result.erase("TUTTI_JOB_SECRET");
+  if (options.ranks > base::usable_cpu_count()) turn_off_restartable_sequences(result);
   // One bad setting is one error here, rather than one from each rank.
   TUTTI_TRY(base::parse_config(result));
   return result;
