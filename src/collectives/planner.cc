@@ -29,8 +29,9 @@ constexpr std::size_t kSmallBytes = 4096;     // of a call
 constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
 // Of calls in which leaders take turns; beyond, those that share out the data are quicker, which
 // the model does not see. Source: 4 ranks on two cores of an EPYC, plain buffers, leaders_in_turn
-// and leaders_direct: 32 KiB 14.4 and 15.8 us, 64 KiB 24.7 and 22.6.
-constexpr std::size_t kInTurnBytes = 48 * 1024;
+// and leaders_direct, us: near cores 64 KiB 20.3 and 24.5, 128 KiB 33.6 and 37.0; far ones 32 KiB
+// 14.4 and 15.8, 64 KiB 25.8 and 22.5, 128 KiB 61.6 and 46.1.
+constexpr std::size_t kInTurnBytes = 64 * 1024;
 
 const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
 
