@@ -129,6 +129,10 @@ class Endpoint {
   // Gives the oldest frame's room back to the sender. Requires  peek() found one.
   virtual void release() = 0;
 
+  // The peer takes turns with this rank on one core, so that nothing has to be fetched from another
+  // one. Changes nothing but how fast it is.
+  virtual void share_core() {}
+
   // A frame of `head` and then `body`, as reserve(), copying and commit() would send it; where
   // TransportTraits::moves_itself, `body` is read where it lies, without a copy on the way. False
   // when there is no room (poll and ask again). Both may be changed as soon as this has returned.

@@ -198,13 +198,14 @@ Status Executor::connect() {
           return status_;
         }
         s.endpoint = *endpoint;
+        if (is_neighbour(peer.rank)) s.endpoint->share_core();
       }
       call_streams_.push_back(&s);
     }
   }
   for (std::size_t peer = 0; peer < peers.size(); ++peer) {
     peers_[peer].endpoint = call_streams_[peer]->endpoint;
-    peers_[peer].is_neighbour = !neighbours_.empty() && neighbours_[index(peers[peer].rank)];
+    peers_[peer].is_neighbour = is_neighbour(peers[peer].rank);
     peers_[peer].sends = !peers[peer].receives.empty();
   }
   return Status();

@@ -442,7 +442,7 @@ class Executor {
   bool find_messages(const std::vector<OneRound::Receive>& receives, int looks);
   bool has_room_for(const std::vector<OneRound::Send>& sends);
   std::span<const std::byte> body_of(const OneRound::Send& send) const;
-  void run_action(const OneRound::Action& action);
+  void run_action(const OneRound::Action& action, std::byte* to = nullptr);
   bool any_has_failed() const;
   void take_messages();
   void resume();
@@ -479,6 +479,9 @@ class Executor {
   std::size_t piece_elements(const Attempt& attempt, int piece) const;
   void measure(Attempt& attempt) const;
   std::byte* own_memory(Buffer buffer) const { return own_[static_cast<std::size_t>(buffer)]; }
+  bool is_neighbour(Rank rank) const {
+    return !neighbours_.empty() && neighbours_[static_cast<std::size_t>(rank)];
+  }
   Rank rank_of(std::size_t peer) const { return program_->peers()[peer].rank; }
 
   Transport& transport_;

@@ -26,10 +26,10 @@ bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
       done() && status_.ok() && (repeats(call, plan, program) || repeats_twin(call, plan, program));
   if (!again || round_->empty()) return false;
   enter_again(call);
+  posted_ = 0;
   if (round_->relays() && !relay()) return false;
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
-  posted_ = 0;
-  if (round_->tells_all_alike() &&
+  if (posted_ == 0 && round_->tells_all_alike() &&
       transport_.send_to_all(told_alike_, kTag, call_.record, body_of(round_->sends().front())))
     posted_ = round_->sends().size();
   for (; posted_ < round_->sends().size(); ++posted_) {
@@ -48,11 +48,23 @@ void Executor::enter_again(const Call& call) {
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
 }
 
-// Makes what is to be sent of what others have given. False: they have given nothing, or there is
-// no room for it, and nothing was done.
+// Makes what is to be sent of what others have given, and sends it where it is made for all alike.
+// False: they have given nothing, or there is no room for it, and nothing was done.
 bool Executor::relay() {
-  if (!find_messages(round_->gathered(), 0) || !has_room_for(round_->sends())) return false;
-  run_action(round_->relay());
+  if (!find_messages(round_->gathered(), 0)) return false;
+  const std::size_t bytes = kArrivalBytes + round_->sends().front().bytes;
+  std::span<std::byte> room;
+  if (round_->tells_all_alike()) room = transport_.reserve_for_all(told_alike_, bytes);
+  if (room.data() != nullptr) {
+    std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
+    run_action(round_->relay(), room.data() + kArrivalBytes);
+    transport_.commit_for_all(told_alike_, kTag, bytes);
+    posted_ = round_->sends().size();
+  } else if (has_room_for(round_->sends())) {
+    run_action(round_->relay());
+  } else {
+    return false;
+  }
   for (const OneRound::Receive& receive : round_->gathered())
     peers_[receive.peer].endpoint->release();
   return true;
@@ -122,7 +134,8 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
   return {own_memory(send.buffer) + send.offset, send.bytes};
 }
 
-void Executor::run_action(const OneRound::Action& action) {
+// Also `to` gets the result, if it is not null.
+void Executor::run_action(const OneRound::Action& action, std::byte* to) {
   source_pointers_.clear();
   destination_pointers_.clear();
   for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
@@ -131,11 +144,12 @@ void Executor::run_action(const OneRound::Action& action) {
                                                      : messages_[from.peer]);
   }
   for (std::uint32_t i = action.destinations; i < action.end; ++i) {
-    const OneRound::Place& to = round_->place(i);
-    std::byte* const memory = own_memory(to.buffer) + to.offset;
+    const OneRound::Place& place = round_->place(i);
+    std::byte* const memory = own_memory(place.buffer) + place.offset;
     if (action.kind != StepKind::copy || memory != source_pointers_.front())
       destination_pointers_.add(memory);
   }
+  if (to != nullptr) destination_pointers_.add(to);
   store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);
 }
 

@@ -38,6 +38,7 @@ class CheckedEndpoint final : public Endpoint {
   // Lifetime  of `inner` and of the place for the first failure of any endpoint: longer than this.
   CheckedEndpoint(Endpoint& inner, const Direction& out, Status& first_failure);
 
+  void share_core() override { inner_.share_core(); }
   std::span<std::byte> reserve(std::size_t bytes) override;
   void commit(std::uint32_t tag, std::size_t bytes) override;
   bool peek(Frame& frame) override;

@@ -18,6 +18,7 @@ class QueueEndpoint : public Endpoint {
   // Lifetime  of the doorbell: longer than this.
   QueueEndpoint(Rank peer, Doorbell& doorbell) : peer_(peer), doorbell_(doorbell) {}
 
+  void share_core() final { producer_.share_core(); }
   std::span<std::byte> reserve(std::size_t bytes) final {
     const std::span<std::byte> room = producer_.reserve(bytes);
     if (producer_.corrupt()) [[unlikely]]

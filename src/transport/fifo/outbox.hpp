@@ -63,6 +63,8 @@ class Outbox {
   static bool can_tell(std::span<Endpoint* const> endpoints, const Outbox& outbox);
   static void tell(std::span<Endpoint* const> endpoints, std::uint32_t tag, std::size_t bytes,
                    std::size_t at, Uses& uses);
+  std::byte* slot(std::size_t number) const { return memory_ + number * kSlotBytes; }
+  bool fits_slot(std::size_t bytes) const { return bytes <= kSlotBytes && is_free(slots_[next_]); }
   std::size_t long_at(std::size_t slot) const {
     return kSlots * kSlotBytes + slot * frame_bytes_max_;
   }
@@ -73,7 +75,8 @@ class Outbox {
   std::array<Uses, kSlots> slots_;
   std::size_t next_ = 0;
   std::array<Uses, kLongSlots> long_slots_;
-  std::size_t reserved_ = 0;  // of these
+  bool in_slot_ = false;      // what is being built, or
+  std::size_t reserved_ = 0;  // in which of the long ones
 };
 
 inline bool Outbox::is_free(const Uses& uses) {
@@ -101,29 +104,35 @@ inline void Outbox::tell(std::span<Endpoint* const> endpoints, std::uint32_t tag
 inline bool Outbox::send(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                          std::span<const std::byte> head, std::span<const std::byte> body) {
   const std::size_t bytes = head.size() + body.size();
-  Uses& uses = slots_[next_];
-  if (bytes > kSlotBytes || !is_free(uses) || !can_tell(endpoints, *this)) return false;
-  std::byte* const place = memory_ + next_ * kSlotBytes;
-  for (std::size_t line = 0; line < bytes; line += kLineBytes) base::claim_line(place + line);
+  if (!fits_slot(bytes)) return false;
+  std::byte* const place = reserve(endpoints, bytes).data();
+  if (place == nullptr) return false;
   std::memcpy(place, head.data(), head.size());
   std::memcpy(place + head.size(), body.data(), body.size());
-  tell(endpoints, tag, bytes, next_ * kSlotBytes, uses);
-  next_ = (next_ + 1) % kSlots;
-  if (is_free(slots_[next_])) base::own_lines(memory_ + next_ * kSlotBytes, bytes);
+  commit(endpoints, tag, bytes);
   return true;
 }
 
 inline std::span<std::byte> Outbox::reserve(std::span<Endpoint* const> endpoints,
                                             std::size_t bytes) {
+  if (!can_tell(endpoints, *this)) return {};
+  in_slot_ = fits_slot(bytes);
+  if (in_slot_) {
+    for (std::size_t at = 0; at < bytes; at += kLineBytes) base::claim_line(slot(next_) + at);
+    return {slot(next_), bytes};
+  }
   reserved_ = 0;
   while (reserved_ < kLongSlots && !is_free(long_slots_[reserved_])) ++reserved_;
-  if (reserved_ == kLongSlots || !can_tell(endpoints, *this)) return {};
+  if (reserved_ == kLongSlots) return {};
   return {memory_ + long_at(reserved_), bytes};
 }
 
 inline void Outbox::commit(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                            std::size_t bytes) {
-  tell(endpoints, tag, bytes, long_at(reserved_), long_slots_[reserved_]);
+  if (!in_slot_) return tell(endpoints, tag, bytes, long_at(reserved_), long_slots_[reserved_]);
+  tell(endpoints, tag, bytes, next_ * kSlotBytes, slots_[next_]);
+  next_ = (next_ + 1) % kSlots;
+  if (is_free(slots_[next_])) base::own_lines(slot(next_), bytes);
 }
 
 }  // namespace tutti::transport::fifo

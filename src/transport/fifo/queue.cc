@@ -91,8 +91,7 @@ std::span<std::byte> Producer::reserve_in_ring(std::size_t bytes) {
   place_ = static_cast<std::uint32_t>(begin / kLineBytes);
   used_ = std::max(used_, begin + bytes);
   std::byte* room = payloads_ + begin;
-  for (std::size_t line = 0; line < std::min(bytes, kClaimedBytes); line += kLineBytes)
-    base::claim_line(room + line);
+  claim(room, std::min(bytes, kClaimedBytes));
   return {room, bytes};
 }
 

@@ -168,6 +168,8 @@ class Producer {
   void attach(std::byte* memory, const Layout& layout, Reuse reuse = Reuse::soon);
   void close() { control_ = nullptr; }
   bool attached() const { return control_ != nullptr; }
+  // The consumer runs on this very core: no line is to be fetched from another one.
+  void share_core() { shares_core_ = true; }
 
   // As Endpoint.
   std::span<std::byte> reserve(std::size_t bytes);
@@ -182,8 +184,9 @@ class Producer {
 
   // Of frames that lie in the outbox (outbox.hpp). Where it lies, before the first of them:
   void announce(const MemoryReference& outbox);
-  // Whether there is room for one; then the frame. Ensures  sent() is its number, from 1.
-  bool may_post() { return control_ != nullptr && has_cell(); }
+  // Whether there is room for one, whose cell is asked for; then the frame.
+  // Ensures  sent() is its number, from 1.
+  bool may_post();
   void post(std::uint32_t tag, std::size_t bytes, std::uint32_t line);
   std::uint64_t sent() const { return sent_; }
   // Whether the consumer is through with that frame.
@@ -208,7 +211,7 @@ class Producer {
   void note_released(std::uint64_t frames);
   bool has_cell();
   bool is_free(std::size_t cell) const { return frames_[cell] <= released_; }
-  static void claim(const std::byte* lines, std::size_t bytes);
+  void claim(const std::byte* lines, std::size_t bytes) const;
   void publish(std::uint32_t tag, std::size_t bytes, std::uint32_t place);
   std::size_t choose_next();
   void own_next(std::size_t bytes_behind);
@@ -240,6 +243,7 @@ class Producer {
   std::size_t spare_ = kCellCount - 1;
   Reuse reuse_ = Reuse::soon;
   std::uint32_t place_ = kInCell;  // of what is being built, unless it is in the ring
+  bool shares_core_ = false;
   bool starved_ = false;
   std::uint64_t starved_at_ = 0;  // released_, when there was no room
   bool corrupt_ = false;
@@ -344,7 +348,8 @@ inline bool Producer::has_cell() {
   return is_free(next_);
 }
 
-inline void Producer::claim(const std::byte* lines, std::size_t bytes) {
+inline void Producer::claim(const std::byte* lines, std::size_t bytes) const {
+  if (shares_core_) return;
   for (std::size_t at = 0; at < bytes; at += kLineBytes) base::claim_line(lines + at);
 }
 
@@ -389,7 +394,7 @@ inline void Producer::publish(std::uint32_t tag, std::size_t bytes, std::uint32_
 // As many lines of the next cell as the last frame had. The consumer reads none of them before they
 // are written anew.
 inline void Producer::own_next(std::size_t bytes_behind) {
-  if (!is_free(next_)) return;
+  if (shares_core_ || !is_free(next_)) return;
   cell_->tag.store(0, std::memory_order_relaxed);
   base::own_lines(behind(), std::min(bytes_behind, room_of(next_) - kTinyBytes));
 }
@@ -429,8 +434,13 @@ inline bool Producer::send(std::uint32_t tag, std::span<const std::byte> head,
   return true;
 }
 
-inline void Producer::post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
+inline bool Producer::may_post() {
+  if (control_ == nullptr || !has_cell()) return false;
   base::claim_line(cell_);
+  return true;
+}
+
+inline void Producer::post(std::uint32_t tag, std::size_t bytes, std::uint32_t line) {
   publish(tag, bytes, kInOutbox + line);
   own_next(0);
 }

@@ -54,6 +54,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
 
   std::span<std::byte> reserve_for_all(std::span<Endpoint* const> endpoints,
                                        std::size_t bytes) override {
+    if (refuses_ && refuses_()) return {};
     return inner().reserve_for_all(inner_ones(endpoints), bytes);
   }
   void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,

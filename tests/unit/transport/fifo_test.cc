@@ -193,6 +193,21 @@ TEST_F(QueueTest, FramesStayInWarmCells) {
   EXPECT_LT(*cells.rbegin(), kWarmCount);
 }
 
+// Which shows in what becomes of the frame that was in the next cell.
+TEST_F(QueueTest, LinesAreTakenBackFromAnotherCoreOnly) {
+  make(8192, 16384);
+  constexpr std::uint8_t kValue = 7;
+  const auto around = [&] {
+    for (std::size_t i = 0; i < kWarmCount + 1; ++i)
+      ASSERT_TRUE(send(2000, kValue) && receive(2000, kValue));
+  };
+  around();
+  EXPECT_EQ(cell(1).tag, 0U);
+  producer_.share_core();
+  around();
+  EXPECT_EQ(cell(2).tag, kValue);
+}
+
 // Frames that are not taken go on into other cells, each once, and come back to the warm ones.
 TEST_F(QueueTest, WhoIsLateFindsFramesInSpareCells) {
   make(64, 128);

@@ -17,6 +17,7 @@ class ForwardingEndpoint : public Endpoint {
  public:
   explicit ForwardingEndpoint(Endpoint& inner) : inner_(inner) {}
 
+  void share_core() override { inner_.share_core(); }
   std::span<std::byte> reserve(std::size_t bytes) override { return inner_.reserve(bytes); }
   void commit(std::uint32_t tag, std::size_t bytes) override { inner_.commit(tag, bytes); }
   bool peek(Frame& frame) override { return inner_.peek(frame); }
