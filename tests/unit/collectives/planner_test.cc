@@ -227,6 +227,23 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// Of some sizes, and of what is in that order only.
+TEST(Planner, PlainMemoryHasAPlanInOrder) {
+  for (const int ranks : {4, 8}) {
+    Planner planner = neighbours_first(ranks);
+    PlanQuery query = all_reduce(kMiB);
+    query.form = rank_tree_form(DataType::float32);
+    const auto plan = *planner.plan(query, 0);
+    ASSERT_NE(plan->plain, nullptr) << ranks;
+    EXPECT_EQ(plan->plain->algorithm, "leaders_in_order");
+    EXPECT_FALSE(plan->plain->settings.direct);
+    for (const std::size_t bytes : {std::size_t{64} << 10, 16 * kMiB}) {
+      query.count = bytes / sizeof(float);
+      EXPECT_EQ((*planner.plan(query, 0))->plain, nullptr) << ranks;
+    }
+  }
+}
+
 // A plan for calls of even numbers and one for odd ones, where pairs of ranks share a core.
 TEST(Planner, PairsLeadInTurn) {
   Planner planner = neighbours_first(4);
