@@ -34,10 +34,10 @@ constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels s
 constexpr std::size_t kInTurnBytes = 64 * 1024;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
-// order: one by an algorithm that is for that. Source: the same machine, leaders_in_order, without such a plan
-// and with it, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and 51, 1 MiB 241 and
-// 208, 4 MiB 1925 and 1463; 8 ranks, far ones, 256 KiB 163 and 256, 1 MiB 811 and 568, 4 MiB 4513
-// and 3902; 4 ranks, near cores, 16 MiB 5962 and 6692.
+// order: one by an algorithm that is for that. Source: two cores of an EPYC, leaders_in_order,
+// without such a plan and with it, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and
+// 51, 1 MiB 241 and 208, 4 MiB 1925 and 1463, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163
+// and 256, 1 MiB 811 and 568, 4 MiB 4513 and 3902.
 constexpr std::size_t kOrderedPlainBytes = 64 * 1024;
 constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
 

@@ -8,7 +8,6 @@
 #include "transport/memory/transport.hpp"
 #include "unit/runtime/private_transport.hpp"
 #include "unit/runtime/world.hpp"
-#include "unit/transport/forwarding.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -282,44 +281,6 @@ TEST(Executor, WhoSharesACoreWithTheLeaderStores) {
     ASSERT_NO_FATAL_FAILURE(world.run(copies_to_all(Collective::all_gather, 2, 300)));
     ASSERT_FALSE(world.executors[1]->pulls());
   }
-}
-
-// Notes whose connections hear that they share a core.
-class NoticingTransport : public transport::testing::ForwardingTransport {
- public:
-  using ForwardingTransport::ForwardingTransport;
-  Result<Endpoint*> endpoint(Rank peer, int channel) override {
-    auto inner = ForwardingTransport::endpoint(peer, channel);
-    if (!inner.ok()) return inner;
-    made_.push_back(std::make_unique<Noticing>(**inner, peer, shared));
-    return made_.back().get();
-  }
-  std::vector<Rank> shared;
-
- private:
-  struct Noticing : transport::testing::ForwardingEndpoint {
-    Noticing(Endpoint& inner, Rank of, std::vector<Rank>& heard)
-        : ForwardingEndpoint(inner), peer(of), shared(heard) {}
-    void share_core() override { shared.push_back(peer); }
-    Rank peer;
-    std::vector<Rank>& shared;
-  };
-  std::vector<std::unique_ptr<Noticing>> made_;
-};
-
-TEST(Executor, ConnectionsHearWhoSharesTheCore) {
-  MemoryRanks world(3);
-  NoticingTransport transport(std::move(world.transports[1]));
-  Executor executor(transport);
-  executor.share_core_with({true, true, false});
-  const auto* one_shot = *collectives::find_algorithm(Collective::all_reduce, "one_shot");
-  const Case c{one_shot, {Collective::all_reduce, 3, 0, 5}, {}, {1, 4096, false}, false};
-  const Buffers buffers = make_buffers(c.shape, 1, false);
-  const Call call = Call::signed_as(
-      {1, Collective::all_reduce, DataType::int64, ReduceOp::sum, false, 0, 5, 42}, buffers.input,
-      buffers.output);
-  ASSERT_TRUE(executor.start(call, MemoryRanks::make_plans(c)[1]).ok());
-  EXPECT_EQ(transport.shared, std::vector<Rank>{0});
 }
 
 // It would hang otherwise.
