@@ -27,10 +27,11 @@ constexpr std::size_t kPricedOperandsMax = 1'000'000;
 constexpr std::size_t kPlansMax = 4096;
 constexpr std::size_t kSmallBytes = 4096;     // of a call
 constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
-// Of calls in which leaders take turns; beyond, those that share out the data are quicker, which
-// the model does not see. Source: 4 ranks on two cores of an EPYC, plain buffers, leaders_in_turn
-// and leaders_direct, us: near cores 64 KiB 20.3 and 24.5, 128 KiB 33.6 and 37.0; far ones 32 KiB
-// 14.4 and 15.8, 64 KiB 25.8 and 22.5, 128 KiB 61.6 and 46.1.
+// Of calls in which leaders take turns; beyond, those that share out the data are quicker between
+// far cores, and soon between near ones, which the model does not see. Source: 4 ranks on two cores
+// of an EPYC, plain buffers, leaders_in_turn and leaders_direct, us: near cores 64 KiB 20.3 and
+// 24.5, 128 KiB 27.9 and 35.5, 192 KiB 51.3 and 41.8; far ones 32 KiB 14.4 and 15.8, 64 KiB 25.8
+// and 22.5, 128 KiB 46.8 and 39.2.
 constexpr std::size_t kInTurnBytes = 64 * 1024;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
