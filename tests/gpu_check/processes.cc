@@ -225,6 +225,13 @@ class MemberWork {
     return all;
   }
 
+  // Before a call in registered memory, when all have it mapped: to map what has an address that
+  // was another allocation's may have to wait for the calls of a device, which then wait for
+  // nobody.
+  Status meet(const Order& order) {
+    return is_registered(order.manner) ? exchange("", order.ranks).status() : Status();
+  }
+
   Result<std::unique_ptr<Transport>> connect(const Order& order) {
     transport::TransportOptions options;
     options.rank = order.rank;
@@ -293,8 +300,10 @@ class MemberWork {
     Status status = device_->zero(*memory, bytes);
     if (status.ok()) status = take(result.slots_us);
     if (status.ok())
-      status =
-          in_registered(world, order, *memory, bytes, [&] { return take(result.registered_us); });
+      status = in_registered(world, order, *memory, bytes, [&] {
+        TUTTI_TRY(meet(order));
+        return take(result.registered_us);
+      });
     device_->deallocate(*memory);
     return status;
   }
@@ -349,6 +358,7 @@ class MemberWork {
     Status status = device_->copy_in(at, image.data(), image.size());
     if (status.ok())
       status = in_registered(world, order, at, image.size(), [&] {
+        TUTTI_TRY(meet(order));
         TUTTI_TRY(world.rank(order.rank).call(call, stream));
         return world.rank(order.rank).synchronize(stream);
       });
@@ -432,10 +442,14 @@ Result<CrewResult> Crew::run(int ranks, const Extent& extent, Manner manner) {
     const auto wrong = [](const Text& text) {
       return text.word == Word::result && !text.content.starts_with('+');
     };
-    if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end())
-      return Status(
-          first->content.starts_with(kCannot) ? StatusCode::unsupported : StatusCode::internal,
-          first->content.substr(1));
+    if (const auto first = std::find_if(texts.begin(), texts.end(), wrong); first != texts.end()) {
+      if (first->content.starts_with(kCannot))
+        return Status(StatusCode::unsupported, first->content.substr(1));
+      std::string all;  // which of them is the cause, and which fail because of it
+      for (const Text& text : texts)
+        if (wrong(text)) all += (all.empty() ? "" : "; ") + text.content.substr(1);
+      return Status(StatusCode::internal, all);
+    }
     if (std::all_of(texts.begin(), texts.end(), ended)) return result_of(texts.front().content);
     if (std::any_of(texts.begin(), texts.end(), ended))
       return Status(StatusCode::internal, "ranks were not in step");

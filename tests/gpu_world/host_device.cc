@@ -134,7 +134,7 @@ class HostDevice::Stream {
 };
 
 HostDevice::HostDevice(const HostDeviceOptions& options) : options_(options) {
-  streams_.push_back(std::make_unique<Stream>());
+  streams_.push_back(std::make_shared<Stream>());
 }
 
 HostDevice::~HostDevice() { streams_.clear(); }
@@ -185,6 +185,7 @@ void HostDevice::deallocate_shared(std::byte* memory) { deallocate(memory); }
 
 // Word by word where it can be: an abort is told while kernels look at that word.
 Status HostDevice::copy_in(void* to, const void* from, std::size_t bytes) {
+  wait_for_driver();
   ++copies_in_;
   if (bytes == sizeof(std::uint64_t)) {
     std::uint64_t value = 0;
@@ -198,6 +199,7 @@ Status HostDevice::copy_in(void* to, const void* from, std::size_t bytes) {
 
 // The same: kernels write such words.
 Status HostDevice::copy_out(void* to, const void* from, std::size_t bytes) {
+  wait_for_driver();
   if (bytes == sizeof(std::uint64_t)) {
     const std::uint64_t value =
         std::atomic_ref(*static_cast<std::uint64_t*>(const_cast<void*>(from))).load();
@@ -228,20 +230,65 @@ bool HostDevice::is_reachable(const void* memory, std::size_t) const {
   return memory != nullptr && reachable_;
 }
 
-Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {
+namespace {
+
+// What a handle of this device says.
+struct Exported {
+  std::byte* memory = nullptr;
+  std::uint64_t id = 0;  // 0: of memory that it does not know
+};
+
+}  // namespace
+
+MemoryHandle HostDevice::handle_of(const Allocation& allocation) {
+  const Exported exported{allocation.begin, allocation.id};
   MemoryHandle handle = {};
-  std::memcpy(handle.data(), &memory, sizeof memory);
+  std::memcpy(handle.data(), &exported, sizeof exported);
   return handle;
+}
+
+Result<MemoryHandle> HostDevice::export_memory(const std::byte* memory) {
+  Allocation known{const_cast<std::byte*>(memory), 0, 0};
+  const std::lock_guard lock(mutex_);
+  if (const auto found = made_.upper_bound(memory);
+      found != made_.end() && found->second.begin == memory)
+    known = found->second;
+  return handle_of(known);
 }
 
 Result<std::byte*> HostDevice::import_memory(const MemoryHandle& handle) {
   if (!options_.reaches_peers || !importing_)
     return Status(StatusCode::unsupported,
                   fmt::format("{} cannot load and store another's memory", name()));
-  std::byte* memory = nullptr;
-  std::memcpy(&memory, handle.data(), sizeof memory);
+  Exported exported;
+  std::memcpy(&exported, handle.data(), sizeof exported);
+  const std::lock_guard lock(mutex_);
+  Import& import = imported_[exported.memory];
+  if (import.times > 0 && import.id != exported.id)
+    return Status(StatusCode::unsupported, "other memory is mapped at this address");
+  import.id = exported.id;
+  ++import.times;
   ++imports_;
-  return memory;
+  return exported.memory;
+}
+
+void HostDevice::forget_memory(std::byte* imported) {
+  forget([&] {
+    const std::lock_guard lock(mutex_);
+    --imported_[imported].times;
+  });
+}
+
+void HostDevice::renew(std::byte* memory) {
+  const std::lock_guard lock(mutex_);
+  made_.upper_bound(memory)->second.id = ++last_id_;
+}
+
+void HostDevice::forget(const std::function<void()>& unmap) {
+  const std::lock_guard lock(driver_);
+  wait_for_all();
+  unmap();
+  --imports_;
 }
 
 Status HostDevice::finish() {
@@ -252,6 +299,7 @@ Status HostDevice::finish() {
 Result<int> HostDevice::blocks_at_once(int) { return options_.blocks; }
 
 Status HostDevice::launch(const Launch& launch, StreamHandle stream) {
+  wait_for_driver();
   {
     const std::lock_guard lock(mutex_);
     last_launch_ = launch;
@@ -272,21 +320,21 @@ void HostDevice::hold(StreamHandle stream, std::future<void> opened) {
 }
 
 void HostDevice::wait_for_all() {
-  std::vector<Stream*> all;
+  std::vector<std::shared_ptr<Stream>> all;  // any of which may be destroyed meanwhile
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& stream : streams_) all.push_back(stream.get());
+    all = streams_;
   }
-  for (Stream* const stream : all) stream->wait();
+  for (const auto& stream : all) stream->wait();
 }
 
 Result<StreamHandle> HostDevice::make_stream() {
   const std::lock_guard lock(mutex_);
-  return StreamHandle{streams_.emplace_back(std::make_unique<Stream>()).get()};
+  return StreamHandle{streams_.emplace_back(std::make_shared<Stream>()).get()};
 }
 
 void HostDevice::destroy_stream(StreamHandle stream) {
-  std::unique_ptr<Stream> gone;  // outside the lock: it waits for what the stream does
+  std::shared_ptr<Stream> gone;  // outside the lock: it waits for what the stream does
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(streams_.begin(), streams_.end(),
                                   [&](const auto& other) { return other.get() == stream; });

@@ -3,8 +3,9 @@
 // the host's side of device calls runs without a GPU, under sanitizers, too.
 //
 // As on a GPU: what is enqueued happens later, kernels of different streams run beside each other,
-// and to free memory waits for all that the device does. It measures nothing that says anything
-// about a device.
+// and to free memory waits for all that the device does; so does to forget a mapping, and meanwhile
+// nobody else gets anything copied or launched. It measures nothing that says anything about a
+// device.
 #pragma once
 
 #include <atomic>
@@ -58,6 +59,8 @@ class HostDevice final : public Device {
   int shared_parts() const { return shared_parts_; }  // objects for others, that are left
   void fail_next_key() { fails_key_ = true; }
   void set_importing(bool importing) { importing_ = importing; }
+  // As if this memory had been given back, and had come back at the same address.
+  void renew(std::byte* memory);
   // The stream does nothing until `opened` is ready.
   void hold(StreamHandle stream, std::future<void> opened);
   // Done before memory goes. Requires  nobody gives memory back meanwhile.
@@ -76,10 +79,11 @@ class HostDevice final : public Device {
   bool is_reachable(const void* memory, std::size_t bytes) const override;
   Result<SharedMemory> share_memory(const std::byte* memory, std::size_t bytes) override;
   Result<std::unique_ptr<ForeignParts>> reserve_parts(std::size_t bytes) override;
-  // What stands for another process in tests has the same addresses.
+  // What stands for another process in tests has the same addresses. As on a GPU: what has the
+  // address of another allocation that is still mapped here is not mapped beside it.
   Result<MemoryHandle> export_memory(const std::byte* memory) override;
   Result<std::byte*> import_memory(const MemoryHandle& handle) override;
-  void forget_memory(std::byte*) override { --imports_; }
+  void forget_memory(std::byte* imported) override;
   NetworkAccess network_access() override { return options_.network; }
   Status flush_network_writes() override;
   Status within(const std::function<Status()>& work) override { return work(); }
@@ -119,7 +123,10 @@ class HostDevice final : public Device {
   };
 
   Stream& stream_of(StreamHandle stream);
+  static MemoryHandle handle_of(const Allocation& allocation);
   void wait_for_all();
+  void forget(const std::function<void()>& unmap);
+  void wait_for_driver() { const std::lock_guard lock(driver_); }
 
   const HostDeviceOptions options_;
   std::atomic<int> launches_ = 0;
@@ -133,12 +140,18 @@ class HostDevice final : public Device {
   std::atomic<int> shared_parts_ = 0;
   std::atomic<bool> fails_key_ = false;
   std::function<void()> look_;
+  std::mutex driver_;         // held by who forgets a mapping
   mutable std::mutex mutex_;  // of what stands below
   Launch last_launch_;
   std::map<const std::byte*, Allocation> made_;  // by where they end
+  struct Import {
+    std::uint64_t id = 0;
+    int times = 0;
+  };
+  std::map<const std::byte*, Import> imported_;
   std::vector<std::shared_ptr<PartedMemory>> parted_;
   std::uint64_t last_id_ = 0;
-  std::vector<std::unique_ptr<Stream>> streams_;  // the first one is the default stream
+  std::vector<std::shared_ptr<Stream>> streams_;  // the first one is the default stream
 };
 
 }  // namespace tutti::runtime::gpu

@@ -93,8 +93,7 @@ class HostDevice::Imported final : public ForeignParts {
     ++device_.imports_;
   }
   ~Imported() override {
-    ::munmap(begin_, bytes_);
-    --device_.imports_;
+    device_.forget([this] { ::munmap(begin_, bytes_); });
   }
 
   std::byte* begin() const override { return begin_; }
@@ -156,7 +155,7 @@ Result<SharedMemory> HostDevice::share_memory(const std::byte* memory, std::size
   if (const auto found = made_.upper_bound(memory);
       found != made_.end() && found->second.begin <= memory) {
     shared.allocation = found->second;
-    std::memcpy(shared.handle.data(), &found->second.begin, sizeof found->second.begin);
+    shared.handle = handle_of(found->second);
     return shared;
   }
   for (const auto& piece : parted_) {

@@ -79,11 +79,13 @@ inline Parties parties_of(int ranks) {
   return parties;
 }
 
+inline bool idle() { return true; }
+
 inline Status connect(const Parties& parties, const Party& party) {
   std::vector<RegionPeer> peers;
   for (const auto& other : parties)
     if (other->rank != party.rank) peers.push_back({other->rank, other->regions->door(), false});
-  return party.regions->connect(*party.memory, party.rank, peers);
+  return party.regions->connect(*party.memory, party.rank, peers, idle);
 }
 
 // Until all hear each other, and nobody listens for others any more.

@@ -50,8 +50,11 @@ Code cuIpcOpenMemHandle_v2(DevicePointer* memory, IpcHandle handle, unsigned) {
   return *memory != 0 ? kSuccess : kInvalidValue;
 }
 
+// As CUDA: when all is over that the device does for this process.
 Code cuIpcCloseMemHandle(DevicePointer memory) {
   if (const Code code = refused("cuIpcCloseMemHandle"); code != kSuccess) return code;
+  if (current_context() != nullptr)
+    static_cast<void>(Streams::instance().synchronize(current_context()));
   const auto found = Memory::instance().find(memory);
   if (!found || !found->imported || found->begin != memory) return kInvalidValue;
   return Memory::instance().release(memory, Kind::device) ? kSuccess : kInvalidValue;

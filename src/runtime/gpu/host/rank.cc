@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "base/try.hpp"
@@ -81,8 +82,11 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   if (!is_captured) TUTTI_TRY(follow(stream));
   for (const CopyBefore& copy : {prepared->copy, prepared->copy_factor})
     if (copy.bytes > 0) TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
+  std::unique_lock<std::mutex> launching;
+  if (world_.regions_) launching = world_.regions_->begin_launch();
   TUTTI_TRY(device().launch(prepared->launch, stream));
   if (!is_captured) TUTTI_TRY(mark(stream));
+  launching = {};
   is_in_graphs_ |= is_captured;
   return records_of(call).used(*prepared, stream, is_captured);
 }

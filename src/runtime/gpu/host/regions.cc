@@ -38,9 +38,11 @@ Result<std::unique_ptr<Regions>> Regions::make(Tell tell) {
   return made;
 }
 
-Status Regions::connect(const RankMemory& memory, Rank rank, const std::vector<RegionPeer>& peers) {
+Status Regions::connect(const RankMemory& memory, Rank rank, const std::vector<RegionPeer>& peers,
+                        Idle is_idle) {
   memory_ = &memory;
   rank_ = rank;
+  is_idle_ = std::move(is_idle);
   std::set<Rank> all;
   for (const RegionPeer& peer : peers) {
     all.insert(peer.rank);
@@ -188,6 +190,13 @@ bool Regions::wait_for_visits(Clock::time_point deadline) const {
       std::this_thread::sleep_for(kLook);
     }
   }
+  return true;
+}
+
+// Of calls that were captured, nobody else knows whether they are on the device.
+bool Regions::nobody_visits() const {
+  for (std::uint32_t channel = 0; channel < memory_->shape().channels; ++channel)
+    if (const auto visits = memory_->visits(channel); visits.ok() && *visits % 2 != 0) return false;
   return true;
 }
 

@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -54,14 +55,17 @@ class Regions {
   // What people should know; from any thread.
   using Tell = std::function<void(const std::string&)>;
   using Failed = std::function<bool()>;
+  using Idle = std::function<bool()>;
 
   // Listens. Errors  system_error: there are no sockets.
   static Result<std::unique_ptr<Regions>> make(Tell tell);
   // Where peers call; they do once they know it.
   const RegionDoor& door() const { return door_; }
   // Calls those of lower rank; those of higher rank call. Once.
+  // `is_idle` says whether no call of this rank is on its device, as far as it knows.
   // Errors  peer_lost: one is not where it said; system_error: no thread.
-  Status connect(const RankMemory& memory, Rank rank, const std::vector<RegionPeer>& peers);
+  Status connect(const RankMemory& memory, Rank rank, const std::vector<RegionPeer>& peers,
+                 Idle is_idle);
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
   // Lets go of all that is mapped of peers. Requires  no kernel of this rank is left. Blocking.
@@ -71,13 +75,19 @@ class Regions {
   // Errors  unsupported: other processes cannot have this memory; invalid_argument: it is not in
   //         one allocation.
   Result<Registration> add(const std::byte* memory, std::size_t bytes);
-  // `has_failed` says whether a call has. Blocking  until no peer has it mapped, as far as peers
-  // are alive.
+  // `has_failed` says whether a call has. Blocking  until nothing of a peer's leads to it, as far
+  // as peers are alive. Whatever calls peers wait in; with one of them a mapping may last until its
+  // device is idle, and with it the memory's pages, not its address.
   // Errors  invalid_argument: there is no such registration; timeout: a call is under way that may
   //         use it, or a peer did not let go of it for a long time.
   Status remove(Registration registration, const Failed& has_failed);
   // The same for all, which is the end.
   Status remove_all(const Failed& has_failed);
+
+  // To be held while a call is launched, and until is_idle() knows of it.
+  [[nodiscard]] std::unique_lock<std::mutex> begin_launch() const {
+    return std::unique_lock(launching_);
+  }
 
   // The process of this peer has ended: it holds nothing any more.
   void lose(Rank peer);
@@ -98,6 +108,8 @@ class Regions {
     bool has_ended = false;  // and that has been noted
     // The thread's alone: regions of which parts are missing here; the first is being asked for.
     std::deque<std::uint32_t> missing = {};
+    // What it has asked for and cannot be mapped before the driver has forgotten what was there.
+    std::vector<RegionNews> postponed = {};
   };
   // What is mapped of a peer, by its number there.
   struct Mapped {
@@ -117,6 +129,7 @@ class Regions {
   void wake();
   Status close(const std::vector<std::uint32_t>& regions, const Failed& has_failed);
   bool wait_for_visits(Clock::time_point deadline) const;
+  bool nobody_visits() const;
 
   void run();
   void wait_for_news();
@@ -127,10 +140,16 @@ class Regions {
   void handle_answer(const Peer& peer, const RegionNews& news);
   void refuse(Rank peer, const RegionNews& news);
   void say(Peer& peer, RegionNews news, base::Descriptor descriptor = {});
-  RegionNews map(const Peer& peer, const RegionNews& news);
+  void map(Peer& peer, const RegionNews& news);
+  std::optional<RegionNews> try_to_map(const Peer& peer, const RegionNews& news);
+  Result<std::byte*> import(const RegionNews& news);
   bool unmap(Peer& peer, const RegionNews& news);
   Status check_new(const Peer& peer, const RegionNews& news) const;
-  void forget(Rank peer, std::uint32_t region, Mapped& mapped);
+  using MappedMap = std::map<std::pair<Rank, std::uint32_t>, Mapped>;
+  void let_go(MappedMap::iterator mapped);
+  void forget_if_idle();
+  void map_postponed();
+  void forget(Mapped& mapped);
   // Parts: regions_parts.cc.
   void begin_parts(Peer& peer, const RegionNews& news);
   void ask_for_part(Peer& peer);
@@ -147,7 +166,9 @@ class Regions {
   base::Descriptor bell_;  // for the thread
   const RankMemory* memory_ = nullptr;
   Rank rank_ = 0;
+  Idle is_idle_;
   std::atomic<std::uint64_t> changes_{1};
+  mutable std::mutex launching_;
 
   mutable std::mutex mutex_;  // of what stands below
   std::condition_variable changed_;
@@ -156,7 +177,8 @@ class Regions {
   bool ends_ = false;
 
   // The thread's alone.
-  std::map<std::pair<Rank, std::uint32_t>, Mapped> mapped_;
+  MappedMap mapped_;
+  std::vector<Mapped> let_go_;         // that the driver has to forget
   std::vector<RegionLine> strangers_;  // that have not said who they are
 
   std::thread thread_;

@@ -147,13 +147,16 @@ void Regions::give_up_parts(Peer& peer, std::uint32_t region) {
   const bool was_asked_for = !peer.missing.empty() && peer.missing.front() == region;
   peer.missing.erase(std::remove(peer.missing.begin(), peer.missing.end(), region),
                      peer.missing.end());
-  mapped_.erase({peer.who.rank, region});
+  if (const auto found = mapped_.find({peer.who.rank, region}); found != mapped_.end())
+    let_go(found);
   if (was_asked_for) ask_for_part(peer);
 }
 
 // Of a peer that is gone: nobody's kernels have seen them.
 void Regions::lose_parts(Peer& peer) {
-  for (const std::uint32_t region : peer.missing) mapped_.erase({peer.who.rank, region});
+  for (const std::uint32_t region : peer.missing)
+    if (const auto found = mapped_.find({peer.who.rank, region}); found != mapped_.end())
+      let_go(found);
   peer.missing.clear();
 }
 

@@ -16,6 +16,8 @@ namespace {
 
 // For the own blocks to leave a call that has failed, in which they may touch a peer's memory.
 constexpr std::chrono::seconds kLeaveTime{2};
+// Between looks at whether the device is idle, where the driver has something to forget.
+constexpr int kIdleLookMs = 1;
 // Callers that have not said who they are.
 constexpr std::size_t kStrangersMax = 256;
 
@@ -28,11 +30,15 @@ void Regions::run() {
       if (ends_) break;
     }
     welcome();
-    if (!hear_all()) wait_for_news();
+    const bool heard = hear_all();
+    forget_if_idle();
+    map_postponed();
+    if (!heard) wait_for_news();
   }
   // Before the lines end, by which peers know it.
-  for (auto& [place, mapped] : mapped_) forget(place.first, place.second, mapped);
-  mapped_.clear();
+  while (!mapped_.empty()) let_go(mapped_.begin());
+  for (Mapped& mapped : let_go_) forget(mapped);
+  let_go_.clear();
 }
 
 void Regions::wait_for_news() {
@@ -46,7 +52,7 @@ void Regions::wait_for_news() {
       if (peer.line.socket().open()) polled.push_back({peer.line.socket().number(), events, 0});
     }
   }
-  ::poll(polled.data(), polled.size(), -1);
+  ::poll(polled.data(), polled.size(), let_go_.empty() ? -1 : kIdleLookMs);
   std::uint64_t rung = 0;
   static_cast<void>(!::read(bell_.number(), &rung, sizeof rung));
 }
@@ -119,7 +125,7 @@ void Regions::handle(Peer& peer, HeardNews heard) {
   const RegionNews news = heard.news;
   switch (news.word) {
     case RegionWord::open:
-      return news.part > 0 ? begin_parts(peer, news) : say(peer, map(peer, news));
+      return news.part > 0 ? begin_parts(peer, news) : map(peer, news);
     case RegionWord::close:
     case RegionWord::close_now: {
       if (!unmap(peer, news)) return;
@@ -172,8 +178,15 @@ Status Regions::check_new(const Peer& peer, const RegionNews& news) const {
   return Status();
 }
 
-// The answer.
-RegionNews Regions::map(const Peer& peer, const RegionNews& news) {
+void Regions::map(Peer& peer, const RegionNews& news) {
+  if (const auto answer = try_to_map(peer, news))
+    say(peer, *answer);
+  else
+    peer.postponed.push_back(news);
+}
+
+// The answer; none: it has to wait.
+std::optional<RegionNews> Regions::try_to_map(const Peer& peer, const RegionNews& news) {
   RegionNews answer = news;
   answer.word = RegionWord::refused;
   const auto refuse = [&](const std::string& why) {
@@ -185,7 +198,8 @@ RegionNews Regions::map(const Peer& peer, const RegionNews& news) {
   made.generation = news.generation;
   made.imported = !peer.who.same_process;
   if (made.imported) {
-    const auto imported = memory_->device().import_memory(news.handle);
+    const auto imported = import(news);
+    if (!imported.ok() && !let_go_.empty()) return std::nullopt;
     if (!imported.ok()) return refuse(imported.status().message());
     made.base = *imported;
   } else {
@@ -200,20 +214,56 @@ RegionNews Regions::map(const Peer& peer, const RegionNews& news) {
   return answer;
 }
 
+// What has the address of an allocation that is gone, the driver does not map beside it.
+Result<std::byte*> Regions::import(const RegionNews& news) {
+  auto imported = memory_->device().import_memory(news.handle);
+  if (imported.ok() || let_go_.empty()) return imported;
+  forget_if_idle();
+  return let_go_.empty() ? memory_->device().import_memory(news.handle) : imported;
+}
+
 // False: kernels may still use it, and it stays until they are gone.
 bool Regions::unmap(Peer& peer, const RegionNews& news) {
+  peer.postponed.erase(
+      std::remove_if(peer.postponed.begin(), peer.postponed.end(),
+                     [&](const RegionNews& other) { return other.region == news.region; }),
+      peer.postponed.end());
   const auto found = mapped_.find({peer.who.rank, news.region});
   if (found == mapped_.end() || found->second.generation != news.generation) return true;
   if (found->second.base == nullptr) return give_up_parts(peer, news.region), true;
   if (news.word == RegionWord::close_now && !wait_for_visits(Clock::now() + kLeaveTime))
     return false;
-  forget(peer.who.rank, news.region, found->second);
-  mapped_.erase(found);
+  let_go(found);
   return true;
 }
 
-void Regions::forget(Rank peer, std::uint32_t region, Mapped& mapped) {
-  if (mapped.base != nullptr) static_cast<void>(memory_->set_region(peer, region, nullptr));
+// No kernel finds it any more.
+void Regions::let_go(MappedMap::iterator mapped) {
+  const auto [peer, region] = mapped->first;
+  if (mapped->second.base != nullptr) static_cast<void>(memory_->set_region(peer, region, nullptr));
+  if (mapped->second.imported || mapped->second.parts) let_go_.push_back(std::move(mapped->second));
+  mapped_.erase(mapped);
+}
+
+// The driver waits for all that the device does before it forgets a mapping, and lets nobody else
+// in meanwhile. What a kernel waits for may be a rank that waits for this thread, or an abort that
+// the driver would not let through.
+void Regions::forget_if_idle() {
+  if (let_go_.empty()) return;
+  const std::lock_guard lock(launching_);
+  if (!is_idle_() || !nobody_visits()) return;
+  for (Mapped& mapped : let_go_) forget(mapped);
+  let_go_.clear();
+}
+
+// What was in the way is gone.
+void Regions::map_postponed() {
+  if (!let_go_.empty()) return;
+  for (Peer& peer : peers_)
+    for (const RegionNews& news : std::exchange(peer.postponed, {})) map(peer, news);
+}
+
+void Regions::forget(Mapped& mapped) {
   if (mapped.imported) memory_->device().forget_memory(mapped.base);
   mapped.parts.reset();
 }

@@ -140,7 +140,11 @@ class GpuWorld::Joining {
       const bool same = std::memcmp(cards[rank].process, mine.process, kProcessBytes) == 0;
       peers.push_back({static_cast<Rank>(rank), cards[rank].door, same});
     }
-    regions_ = world_->regions_->connect(world_->rank(seat_.rank).memory_, seat_.rank, peers);
+    GpuRank& own = world_->rank(seat_.rank);
+    regions_ = world_->regions_->connect(own.memory_, seat_.rank, peers, [&own] {
+      const auto idle = own.is_idle();
+      return idle.ok() && *idle;
+    });
   }
 
   Result<Card> make_card() {
