@@ -20,12 +20,16 @@ struct Cut {
   std::uint32_t channels = 1;
   std::uint32_t channel = 0;
 
-  // Part `index` of `parts`. Requires  their product with the range fits 64 bits; kCountMax,
-  // kPartsMax and slices_needed() see to that.
+  // Part `index` of `parts`: from index * count / parts on. What the whole quotient leaves is less
+  // than a part for each, so that small numbers are divided. Requires  the product of the parts
+  // with the range fits 64 bits; kCountMax, kPartsMax and slices_needed() see to that.
   static TUTTI_HOST_DEVICE Range part(Range range, std::uint64_t index, std::uint64_t parts) {
     if (parts == 1) return range;
-    const std::uint64_t begin = divide(index * range.count, parts);
-    return {range.begin + begin, divide((index + 1) * range.count, parts) - begin};
+    const std::uint64_t each = divide(range.count, parts);
+    const std::uint64_t left = range.count - each * parts;
+    const std::uint64_t before = divide(index * left, parts);
+    const std::uint64_t more = divide((index + 1) * left, parts) - before;
+    return {range.begin + index * each + before, each + more};
   }
 
   // Most numbers are small, and devices divide those several times as fast.

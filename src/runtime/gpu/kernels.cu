@@ -12,13 +12,31 @@
 
 namespace tutti::runtime::gpu {
 
+// What a block reads again and again and nobody changes is near it: each step follows some of these
+// from one to the other, and a word from another rank takes what is cached away.
+constexpr std::uint32_t kNearProgramBytes = 16 << 10;
+
+// Words of the device into memory that the block shares. To be followed by a sync.
+__device__ __forceinline__ void fetch(std::uint32_t* to, const void* from, std::uint32_t bytes) {
+  for (std::uint32_t word = threadIdx.x; word < bytes / sizeof *to; word += blockDim.x)
+    to[word] = static_cast<const std::uint32_t*>(from)[word];
+}
+
 template <class Format>
 __device__ __forceinline__ void interpret(const DeviceWorld* world, const ProgramHeader* program,
                                           const DeviceCall* call) {
   __shared__ alignas(16) unsigned char memory[sizeof(BlockShared)];
+  __shared__ alignas(16) std::uint32_t near_world[sizeof(DeviceWorld) / sizeof(std::uint32_t)];
+  __shared__ alignas(16) std::uint32_t near_program[kNearProgramBytes / sizeof(std::uint32_t)];
+  const bool fits = program->bytes <= sizeof near_program;
+  fetch(near_world, world, sizeof near_world);
+  if (fits) fetch(near_program, program, program->bytes);
+  __syncthreads();
   CudaPolicy policy;
-  Interpreter<CudaPolicy, Format> interpreter(policy, *reinterpret_cast<BlockShared*>(memory),
-                                              *world, *program);
+  Interpreter<CudaPolicy, Format> interpreter(
+      policy, *reinterpret_cast<BlockShared*>(memory),
+      *reinterpret_cast<const DeviceWorld*>(near_world),
+      fits ? *reinterpret_cast<const ProgramHeader*>(near_program) : *program);
   interpreter.run(*call, blockIdx.x);
 }
 

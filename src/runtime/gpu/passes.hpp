@@ -91,26 +91,43 @@ TUTTI_HOST_DEVICE void copy_cells(const Team& team, const Pass& pass, std::uint6
   }
 }
 
-// Four vectors of a thread are on their way at a time.
-TUTTI_HOST_DEVICE std::uint64_t copy_vectors(const Team& team, const Pass& pass, Body body) {
-  constexpr std::uint32_t kTogether = 4;
-  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
-  std::uint64_t at = body.head;
-  for (; at + kTogether * stride <= body.end; at += kTogether * stride) {
-    Vector values[kTogether];
-    const std::uint64_t mine = at + team.thread * kVectorBytes;
+// How a body is gone through: so many vectors of a thread at a time, each a stride behind the one
+// before. They are loaded before any is stored, so that they are on their way together; the last
+// ones, too, of which not all threads have as many.
+template <std::uint32_t kTogether>
+struct Sweep {
+  TUTTI_HOST_DEVICE Sweep(const Team& team, Body body)
+      : stride(std::uint64_t{team.size} * kVectorBytes),
+        mine(body.head + team.thread * kVectorBytes),
+        end(body.end) {}
+
+  TUTTI_HOST_DEVICE bool goes_on() const { return mine < end; }
+  TUTTI_HOST_DEVICE void advance() { mine += kTogether * stride; }
+  // Whether this thread has the vector that is so many strides on.
+  TUTTI_HOST_DEVICE bool has(std::uint32_t k) const { return mine + k * stride < end; }
+  TUTTI_HOST_DEVICE std::uint64_t at(std::uint32_t k) const { return mine + k * stride; }
+
+  std::uint64_t stride;
+  std::uint64_t mine;
+  std::uint64_t end;
+};
+
+TUTTI_HOST_DEVICE void copy_vectors(const Team& team, const Pass& pass, Body body) {
+  constexpr std::uint32_t kTogether = 8;
+  for (Sweep<kTogether> sweep(team, body); sweep.goes_on(); sweep.advance()) {
+    Vector values[kTogether] = {};
     TUTTI_UNROLL
     for (std::uint32_t k = 0; k < kTogether; ++k)
-      values[k] = load_bits<Vector>(pass.pointers[0] + mine + k * stride);
+      if (sweep.has(k)) values[k] = load_bits<Vector>(pass.pointers[0] + sweep.at(k));
+    TUTTI_KEEP_LOOP
     for (std::uint32_t d = 1; d < pass.end; ++d) {
       if (!is_copied_to(pass, d)) continue;
       std::byte* const to = pass.pointers[d];
       TUTTI_UNROLL
       for (std::uint32_t k = 0; k < kTogether; ++k)
-        store_bits<Vector>(to + mine + k * stride, values[k]);
+        if (sweep.has(k)) store_bits<Vector>(to + sweep.at(k), values[k]);
     }
   }
-  return at;
 }
 
 // Any bytes: in the widest pieces that the pointers' distances allow.
@@ -123,7 +140,7 @@ TUTTI_HOST_DEVICE void copy(const Team& team, const Pass& pass) {
   const Body body = find_body(pass, width);
   copy_cells<std::uint8_t>(team, pass, 0, body.head);
   if (width == kVectorBytes)
-    copy_cells<Vector>(team, pass, copy_vectors(team, pass, body), body.end);
+    copy_vectors(team, pass, body);
   else if (width == 4)
     copy_cells<std::uint32_t>(team, pass, body.head, body.end);
   else
@@ -211,90 +228,68 @@ TUTTI_HOST_DEVICE void reduce_ends(const Team& team, const Pass& pass, Body body
   }
 }
 
-// kTogether vectors of a thread at a time, from `at` on as far as they fill the body.
 template <class Format, class Op, std::uint32_t kTogether>
-TUTTI_HOST_DEVICE std::uint64_t reduce_vectors(const Team& team, const Pass& pass, std::uint64_t at,
-                                               std::uint64_t end) {
-  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
-  for (; at + kTogether * stride <= end; at += kTogether * stride) {
-    const std::uint64_t mine = at + team.thread * kVectorBytes;
+TUTTI_HOST_DEVICE void reduce_vectors(const Team& team, const Pass& pass, Body body) {
+  for (Sweep<kTogether> sweep(team, body); sweep.goes_on(); sweep.advance()) {
+    Vector next[kTogether] = {};
+    const auto load = [&](const std::byte* from) {
+      TUTTI_UNROLL
+      for (std::uint32_t k = 0; k < kTogether; ++k)
+        if (sweep.has(k)) next[k] = load_bits<Vector>(from + sweep.at(k));
+    };
+    load(pass.pointers[0]);
     Lanes<Format> sums[kTogether];
     TUTTI_UNROLL
-    for (std::uint32_t k = 0; k < kTogether; ++k)
-      sums[k] = Lanes<Format>::widen(load_bits<Vector>(pass.pointers[0] + mine + k * stride));
+    for (std::uint32_t k = 0; k < kTogether; ++k) sums[k] = Lanes<Format>::widen(next[k]);
     TUTTI_KEEP_LOOP
     for (std::uint32_t s = 1; s < pass.sources; ++s) {
-      const std::byte* const from = pass.pointers[s] + mine;
-      Vector next[kTogether];
-      TUTTI_UNROLL
-      for (std::uint32_t k = 0; k < kTogether; ++k) next[k] = load_bits<Vector>(from + k * stride);
+      load(pass.pointers[s]);
       TUTTI_UNROLL
       for (std::uint32_t k = 0; k < kTogether; ++k)
         sums[k].template add<Op>(Lanes<Format>::widen(next[k]));
     }
-    Vector results[kTogether];
     TUTTI_UNROLL
-    for (std::uint32_t k = 0; k < kTogether; ++k) results[k] = sums[k].narrow();
+    for (std::uint32_t k = 0; k < kTogether; ++k) {
+      if constexpr (Op::kDivides) sums[k].divide(pass.divisor);
+      next[k] = sums[k].narrow();
+    }
     TUTTI_KEEP_LOOP
     for (std::uint32_t d = pass.sources; d < pass.end; ++d) {
       std::byte* const to = pass.pointers[d];
       if (to == nullptr) continue;
       TUTTI_UNROLL
       for (std::uint32_t k = 0; k < kTogether; ++k)
-        store_bits<Vector>(to + mine + k * stride, results[k]);
+        if (sweep.has(k)) store_bits<Vector>(to + sweep.at(k), next[k]);
     }
-  }
-  return at;
-}
-
-// The vectors of the body from `at` on, one of a thread at a time.
-template <class Format, class Op>
-TUTTI_HOST_DEVICE void reduce_rest(const Team& team, const Pass& pass, std::uint64_t at,
-                                   std::uint64_t end) {
-  for (at += team.thread * kVectorBytes; at < end; at += std::uint64_t{team.size} * kVectorBytes) {
-    auto sum = Lanes<Format>::widen(load_bits<Vector>(pass.pointers[0] + at));
-    TUTTI_KEEP_LOOP
-    for (std::uint32_t s = 1; s < pass.sources; ++s)
-      sum.template add<Op>(Lanes<Format>::widen(load_bits<Vector>(pass.pointers[s] + at)));
-    if constexpr (Op::kDivides) sum.divide(pass.divisor);
-    const Vector result = sum.narrow();
-    TUTTI_KEEP_LOOP
-    for (std::uint32_t d = pass.sources; d < pass.end; ++d)
-      if (pass.pointers[d] != nullptr) store_bits<Vector>(pass.pointers[d] + at, result);
   }
 }
 
 template <class Format, class Op>
 TUTTI_HOST_DEVICE void reduce(const Team& team, const Pass& pass) {
   // As many as fill some sixteen registers; a division takes many more, and comes once.
-  constexpr std::uint32_t kTogether =
-      16 * 4 / (sizeof(typename Format::Wide) * Lanes<Format>::kCount);
+  constexpr std::uint32_t kFit = 16 * 4 / (sizeof(typename Format::Wide) * Lanes<Format>::kCount);
+  constexpr std::uint32_t kTogether = Op::kDivides || kFit == 0 ? 1 : kFit;
   Body body = find_body(pass, kVectorBytes);
   if (phase_differences(pass) != 0) body = {pass.bytes, pass.bytes};  // no vectors
   reduce_ends<Format, Op>(team, pass, body);
-  std::uint64_t at = body.head;
-  if constexpr (kTogether > 1 && !Op::kDivides)
-    at = reduce_vectors<Format, Op, kTogether>(team, pass, at, body.end);
-  reduce_rest<Format, Op>(team, pass, at, body.end);
+  reduce_vectors<Format, Op, kTogether>(team, pass, body);
 }
 
-// kTogether vectors of a thread at a time, from `at` on as far as they fill the body.
-template <class Format, std::uint32_t kTogether>
-TUTTI_HOST_DEVICE std::uint64_t scale_vectors(const Team& team, const Pass& pass, std::uint64_t at,
-                                              std::uint64_t end, typename Format::Wide factor) {
-  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
-  for (; at + kTogether * stride <= end; at += kTogether * stride) {
-    const std::uint64_t mine = at + team.thread * kVectorBytes;
-    Vector vectors[kTogether];
+template <class Format>
+TUTTI_HOST_DEVICE void scale_vectors(const Team& team, const Pass& pass, Body body,
+                                     typename Format::Wide factor) {
+  constexpr std::uint32_t kTogether = 4;
+  for (Sweep<kTogether> sweep(team, body); sweep.goes_on(); sweep.advance()) {
+    Vector vectors[kTogether] = {};
     TUTTI_UNROLL
     for (std::uint32_t k = 0; k < kTogether; ++k)
-      vectors[k] = load_bits<Vector>(pass.pointers[0] + mine + k * stride);
+      if (sweep.has(k)) vectors[k] = load_bits<Vector>(pass.pointers[0] + sweep.at(k));
     TUTTI_UNROLL
     for (std::uint32_t k = 0; k < kTogether; ++k)
-      store_bits<Vector>(pass.pointers[1] + mine + k * stride,
-                         Lanes<Format>::widen(vectors[k]).times(factor).narrow());
+      if (sweep.has(k))
+        store_bits<Vector>(pass.pointers[1] + sweep.at(k),
+                           Lanes<Format>::widen(vectors[k]).times(factor).narrow());
   }
-  return at;
 }
 
 // Every element of the first pointer's memory times a number, rounded as a product is, to the
@@ -311,12 +306,7 @@ TUTTI_HOST_DEVICE void scale(const Team& team, const Pass& pass, typename Format
     const auto number = Format::widen(load_bits<Bits>(pass.pointers[0] + at));
     store_bits<Bits>(pass.pointers[1] + at, Format::narrow(ProdOp::apply(number, factor)));
   }
-  std::uint64_t at = scale_vectors<Format, 4>(team, pass, body.head, body.end, factor);
-  const std::uint64_t stride = std::uint64_t{team.size} * kVectorBytes;
-  for (at += team.thread * kVectorBytes; at < body.end; at += stride)
-    store_bits<Vector>(
-        pass.pointers[1] + at,
-        Lanes<Format>::widen(load_bits<Vector>(pass.pointers[0] + at)).times(factor).narrow());
+  scale_vectors<Format>(team, pass, body, factor);
 }
 
 }  // namespace tutti::runtime::gpu
