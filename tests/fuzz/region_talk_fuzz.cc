@@ -32,7 +32,8 @@ class Talk {
         parts_(device_.allocate_parts({kPage, kPage})),
         file_(::memfd_create("part", MFD_CLOEXEC)) {
     TUTTI_ASSERT(::ftruncate(file_.number(), kPage) == 0, "a file in memory is made");
-    const Status met = regions_->connect(memory_, 0, {{1, *make_region_door(), false}});
+    const Status met =
+        regions_->connect(memory_, 0, {{1, *make_region_door(), false}}, [] { return true; });
     TUTTI_ASSERT(met.ok(), "nobody else has to come");
     line_.take(*transport::connect_to_name(regions_->door().name.data()));
     RegionNews hello;
