@@ -84,9 +84,9 @@ TEST(GpuRegionParts, ManyAtOnceComeOneAfterTheOther) {
   for (const auto& party : parties) EXPECT_EQ(party->device.imports(), 60);
   for (const auto& party : parties) EXPECT_TRUE(party->regions->remove_all(well).ok());
   for (const auto& [party, memory] : pieces) {
-    EXPECT_TRUE(
-        comes_true([&] { return party->device.imports() + party->device.shared_parts() == 0; }));
-    party->device.deallocate_parts(memory);
+    HostDevice& device = party->device;
+    EXPECT_TRUE(comes_true([&] { return device.imports() + device.shared_parts() == 0; }));
+    device.deallocate_parts(memory);
   }
   EXPECT_EQ(open_files(), files);
 }
