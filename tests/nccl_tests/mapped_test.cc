@@ -66,11 +66,9 @@ class Segment {
   }
 
   void* memory() const { return reinterpret_cast<void*>(begin_); }
-  // No other process has a part of it.
-  bool is_ours_alone() const {
-    for (std::size_t at = 0; at < bytes_; at += part_bytes_)
-      if (tutti_stand_in_is_mapped_elsewhere(reinterpret_cast<void*>(begin_ + at))) return false;
-    return true;
+  // Until no other process has a part of it.
+  void wait_until_ours_alone() const {
+    wait_until([&] { return is_ours_alone(); });
   }
   // Other memory at the same addresses.
   void renew(std::size_t part) {
@@ -79,6 +77,11 @@ class Segment {
   }
 
  private:
+  bool is_ours_alone() const {
+    for (std::size_t at = 0; at < bytes_; at += part_bytes_)
+      if (tutti_stand_in_is_mapped_elsewhere(reinterpret_cast<void*>(begin_ + at))) return false;
+    return true;
+  }
   void map(std::size_t part) {
     cuda::ObjectProperties wanted;
     wanted.handle_types = types_;
@@ -135,12 +138,12 @@ void expect_spanning_sums(Member& member, Shared& shared, int types,
       buffer.deregister();
       wait_until([&] { return what_is_left().objects == kParts; });
       buffer.sum();
-      DEMAND(segment.is_ours_alone());
+      segment.wait_until_ours_alone();
       meet(member, shared, meetings);
     }
+    wait_until([] { return what_is_left().objects == 0 && what_is_left().reservations == 0; });
     if (!before) before = what_is_left();
     DEMAND(what_is_left() == *before);
-    DEMAND(before->objects == 0 && before->reservations == 0);
     meet(member, shared, meetings);
   }
   member.end();
@@ -261,7 +264,9 @@ TEST(NcclMapped, SeveralCommunicatorsHaveItAtOnce) {
                           DEMAND(ncclCommDeregister(other, handle) == ncclSuccess);
                           meet(member, shared, meetings);
                         }
-                        DEMAND(what_is_left().objects == 0 && what_is_left().reservations == 0);
+                        wait_until([] {
+                          return what_is_left().objects == 0 && what_is_left().reservations == 0;
+                        });
                         meet(member, shared, meetings);
                         DEMAND(ncclCommDestroy(other) == ncclSuccess);
                         member.end();
@@ -286,7 +291,7 @@ TEST(NcclMapped, MemoryOfTheLibraryIsMapped) {
                           buffer.deregister();
                           buffer.give_back();
                           meet(member, shared, meetings);
-                          DEMAND(what_is_left().objects == objects);
+                          wait_until([&] { return what_is_left().objects == objects; });
                           meet(member, shared, meetings);
                           member.end();
                         },
@@ -381,7 +386,7 @@ TEST(NcclMapped, APeerIsKilledWhilePartsAreUnderWay) {
         static_cast<void>(buffer.enqueue_sum());
         DEMAND(cudaStreamSynchronize(member.stream()) == 0);
         buffer.deregister();
-        DEMAND(segment.is_ours_alone());
+        segment.wait_until_ours_alone();
         ++shared.met;
         while (shared.met < 5) std::this_thread::yield();  // an abort would be heard of, too
         DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
@@ -406,7 +411,7 @@ TEST(NcclMapped, ARankAbortsWhilePartsAreUnderWay) {
                             if (member.rank() != 2)
                               DEMAND(cudaStreamSynchronize(member.stream()) == 0);
                             DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
-                            DEMAND(segment.is_ours_alone());
+                            segment.wait_until_ours_alone();
                           }
                           meet(member, shared, meetings);
                         }),

@@ -58,10 +58,10 @@ struct Buffer {
     member.synchronize();
     expect_sum();
   }
-  // Nobody has it mapped. Of a process that is ending, lines may end before its mappings do:
-  // members whose memory is looked at so stay until all have been.
+  // When nobody has it mapped, which is once they are idle. Of a process that is ending, lines may
+  // end before its mappings do: members whose memory is looked at so stay until all have been.
   void give_back() const {
-    DEMAND(!tutti_stand_in_is_mapped_elsewhere(allocation));
+    wait_until([&] { return !tutti_stand_in_is_mapped_elsewhere(allocation); });
     DEMAND(ncclMemFree(allocation) == ncclSuccess);
   }
 
