@@ -82,13 +82,17 @@ Status GpuRank::call(const GpuCall& call, StreamHandle stream) {
   if (!is_captured) TUTTI_TRY(follow(stream));
   for (const CopyBefore& copy : {prepared->copy, prepared->copy_factor})
     if (copy.bytes > 0) TUTTI_TRY(device().copy(copy.to, copy.from, copy.bytes, stream));
-  std::unique_lock<std::mutex> launching;
-  if (world_.regions_) launching = world_.regions_->begin_launch();
-  TUTTI_TRY(device().launch(prepared->launch, stream));
-  if (!is_captured) TUTTI_TRY(mark(stream));
-  launching = {};
+  TUTTI_TRY(launch(prepared->launch, stream, is_captured));
   is_in_graphs_ |= is_captured;
   return records_of(call).used(*prepared, stream, is_captured);
+}
+
+// Ensures  is_idle() knows of it before anybody has the driver forget something.
+Status GpuRank::launch(const Launch& launch, StreamHandle stream, bool is_captured) {
+  std::unique_lock<std::mutex> launching;
+  if (world_.regions_ != nullptr) launching = world_.regions_->begin_launch();
+  TUTTI_TRY(device().launch(launch, stream));
+  return is_captured ? Status() : mark(stream);
 }
 
 Status GpuRank::synchronize(StreamHandle stream) {

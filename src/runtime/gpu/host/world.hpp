@@ -142,6 +142,7 @@ class GpuRank {
   std::size_t bytes_of(const GpuCall& call, Buffer buffer) const;
   Result<const ProgramHeader*> upload(const std::shared_ptr<const WorldPrograms>& programs);
   Result<std::byte*> scratch(std::size_t bytes);
+  Status launch(const Launch& launch, StreamHandle stream, bool is_captured);
   void wait();
   MemoryRef share(const std::byte* memory, std::size_t bytes) const;
   static MemoryRef as_it_is(const std::byte* memory);  // for those who have its addresses
