@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -159,7 +160,9 @@ class Puppet {
   // Rank 1 of two, of which the other one is as it should be.
   Puppet() : party_(0) {
     const RegionDoor door = *make_region_door();
-    EXPECT_TRUE(party_.regions->connect(*party_.memory, 0, {{1, door, false}}, idle).ok());
+    const Status met = party_.regions->connect(*party_.memory, 0, {{1, door, false}},
+                                               [this] { return is_idle_.load(); });
+    EXPECT_TRUE(met.ok());
     files_ = open_files();
     line_.take(*transport::connect_to_name(party_.regions->door().name.data()));
     RegionNews hello = news(RegionWord::hello);
@@ -167,6 +170,8 @@ class Puppet {
     line_.say(hello);
   }
 
+  // Whether the rank's device is.
+  void set_idle(bool idle) { is_idle_ = idle; }
   Party& party() { return party_; }
   RegionLine& line() { return line_; }
   std::size_t files() const { return files_; }
@@ -213,6 +218,7 @@ class Puppet {
   }
 
  private:
+  std::atomic<bool> is_idle_ = true;
   Party party_;
   RegionLine line_;
   std::size_t files_ = 0;
@@ -229,6 +235,34 @@ TEST(GpuRegionParts, APuppetCanDoItRight) {
   puppet.line().say(Puppet::news(RegionWord::close));
   EXPECT_EQ(puppet.hear().news.word, RegionWord::closed);
   EXPECT_TRUE(comes_true([&] { return puppet.party().device.imports() == 0; }));
+}
+
+// What has to wait until the device is idle waits once, whatever else is said of it.
+TEST(GpuRegionParts, WhatWaitsIsAskedForOnce) {
+  Puppet puppet;
+  puppet.set_idle(false);
+  puppet.offer();
+  puppet.give(0);
+  EXPECT_EQ(puppet.hear().news.part, 1U);
+  puppet.give(1);
+  EXPECT_EQ(puppet.hear().news.word, RegionWord::opened);
+  puppet.line().say(Puppet::news(RegionWord::close));
+  EXPECT_EQ(puppet.hear().news.word, RegionWord::closed);
+  EXPECT_EQ(puppet.party().device.imports(), 1) << "the device is busy";
+  puppet.party().device.set_importing(false);
+  RegionNews open = Puppet::news(RegionWord::open);
+  open.handle = *puppet.party().device.export_memory(puppet.party().piece);
+  puppet.line().say(open);
+  puppet.line().say(open);
+  const HeardNews again = puppet.hear();
+  EXPECT_EQ(again.news.word, RegionWord::refused);
+  EXPECT_THAT(again.news.why.data(), HasSubstr("is no number of a new region"));
+  puppet.party().device.set_importing(true);
+  puppet.set_idle(true);
+  EXPECT_EQ(puppet.hear().news.word, RegionWord::opened);
+  EXPECT_EQ(puppet.party().device.imports(), 1);
+  puppet.line().say(Puppet::news(RegionWord::close));
+  EXPECT_EQ(puppet.hear().news.word, RegionWord::closed);
 }
 
 TEST(GpuRegionParts, OffersThatCannotBeAreRefused) {

@@ -26,7 +26,7 @@ TEST(GpuRegionTalk, APeerThatIsGoneHoldsNothing) {
   ASSERT_TRUE(comes_true([&] { return parties[0]->has_opened(); }));
   EXPECT_EQ(parties[1]->device.imports(), 1);
   parties[1]->regions.reset();
-  EXPECT_TRUE(comes_true([&] { return parties[1]->device.imports() == 0; }));
+  EXPECT_EQ(parties[1]->device.imports(), 0);
   const auto begin = Clock::now();
   EXPECT_TRUE(parties[0]->regions->remove(*first, well).ok());
   EXPECT_TRUE(comes_true([&] { return parties[2]->device.imports() == 0; }));
@@ -43,7 +43,8 @@ TEST(GpuRegionTalk, APeerThatIsSaidToBeGoneHoldsNothing) {
   ASSERT_TRUE(
       parties[1]->memory->connect(direct_links(parties[1]->memory->shape(), 1, controls)).ok());
   std::atomic_ref(parties[1]->memory->world()->visits[0]) = 1;  // it does not let go
-  std::thread owner([&] { EXPECT_TRUE(parties[0]->regions->remove(*made, idle).ok()); });
+  std::thread owner(
+      [&] { EXPECT_TRUE(parties[0]->regions->remove(*made, [] { return true; }).ok()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   parties[0]->regions->lose(1);
   owner.join();
@@ -110,7 +111,7 @@ TEST(GpuRegionTalk, AfterAFailurePeersLeaveTheirCallsFirst) {
   visits = 1;
   std::atomic<bool> gone = false;
   std::thread owner([&] {
-    EXPECT_TRUE(parties[0]->regions->remove(*made, idle).ok());
+    EXPECT_TRUE(parties[0]->regions->remove(*made, [] { return true; }).ok());
     gone = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

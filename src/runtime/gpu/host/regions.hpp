@@ -85,9 +85,7 @@ class Regions {
   Status remove_all(const Failed& has_failed);
 
   // To be held while a call is launched, and until is_idle() knows of it.
-  [[nodiscard]] std::unique_lock<std::mutex> begin_launch() const {
-    return std::unique_lock(launching_);
-  }
+  [[nodiscard]] std::unique_lock<std::mutex> begin_launch() { return std::unique_lock(launching_); }
 
   // The process of this peer has ended: it holds nothing any more.
   void lose(Rank peer);
@@ -168,7 +166,7 @@ class Regions {
   Rank rank_ = 0;
   Idle is_idle_;
   std::atomic<std::uint64_t> changes_{1};
-  mutable std::mutex launching_;
+  std::mutex launching_;  // held by who begins a call, or has the driver forget
 
   mutable std::mutex mutex_;  // of what stands below
   std::condition_variable changed_;

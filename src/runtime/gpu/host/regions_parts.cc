@@ -158,6 +158,7 @@ void Regions::lose_parts(Peer& peer) {
     if (const auto found = mapped_.find({peer.who.rank, region}); found != mapped_.end())
       let_go(found);
   peer.missing.clear();
+  peer.postponed.clear();
 }
 
 }  // namespace tutti::runtime::gpu

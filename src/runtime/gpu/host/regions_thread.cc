@@ -171,7 +171,10 @@ void Regions::refuse(Rank rank, const RegionNews& news) {
 }
 
 Status Regions::check_new(const Peer& peer, const RegionNews& news) const {
-  if (news.region < kRegionCount || news.region >= kSharedRegionCount ||
+  const bool waits =
+      std::any_of(peer.postponed.begin(), peer.postponed.end(),
+                  [&](const RegionNews& other) { return other.region == news.region; });
+  if (news.region < kRegionCount || news.region >= kSharedRegionCount || waits ||
       mapped_.count({peer.who.rank, news.region}) != 0)
     return Status(StatusCode::corrupt_data,
                   fmt::format("{} is no number of a new region", news.region));
