@@ -27,7 +27,9 @@ YOUNG_S = 60
 MOST_ROUNDS = 3  # times those asked for, where cores move (nearness.py)
 LAUNCH_OVERHEAD_S = 1.0  # starting ranks, connecting, ending
 COST_S_PER_BYTE = 0.6e-9  # of a call with its owner's writing and reading, roughly
-DEAR_BYTES = 128 << 20  # from here on, main.cc makes one call that counts and one that does not
+# As in main.cc: from here on, one call counts and one does not; below, so many do not count.
+DEAR_BYTES = 128 << 20
+WARM_UP_CALLS = 10
 SPARE = 0.25  # of the time, for moments in which the machine is slow
 
 
@@ -59,7 +61,7 @@ class Outcome:
 
 def forced_s(kinds, sizes, ranks, least_calls):
     """What a launch takes that makes no more calls than it must; fresh pages are like a call."""
-    calls = [3 if size >= DEAR_BYTES else least_calls + 2 for size in sizes]
+    calls = [3 if size >= DEAR_BYTES else least_calls + WARM_UP_CALLS for size in sizes]
     moved = sum(size * count for size, count in zip(sizes, calls))
     return LAUNCH_OVERHEAD_S + kinds * moved * COST_S_PER_BYTE * ranks / 2
 

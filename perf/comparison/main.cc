@@ -29,6 +29,9 @@
 namespace tutti::comparison {
 namespace {
 
+// At least so many calls are not counted: connections, plans, page faults, and libraries that find
+// out while they are called which of their ways is the quickest.
+constexpr std::size_t kWarmUpCalls = 10;
 constexpr std::size_t kMostWarmUpCalls = 50;
 constexpr std::size_t kMostTrialCalls = 300;               // of each way, where there are several
 constexpr std::size_t kCheapCalls = 50;                    // measured at least, within ...
@@ -147,8 +150,7 @@ class Launch {
     return true;
   }
 
-  // At least: connections, plans, page faults.
-  std::size_t warm_up_calls() const { return dear() ? 1 : 2; }
+  std::size_t warm_up_calls() const { return dear() ? 1 : kWarmUpCalls; }
   std::size_t least_calls() const { return dear() ? 1 : options_.least_calls; }
   bool dear() const { return work_.bytes >= kDearBytes; }
 
