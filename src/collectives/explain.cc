@@ -70,6 +70,14 @@ std::string bound_line(std::string_view name, double us, const std::string& orig
   return fmt::format("{} {:<9} {:>11}  {}\n", decides ? '*' : ' ', name, format_time(us), origin);
 }
 
+// What calls may find to be quicker than the model says.
+std::string others_line(const std::vector<Candidate>& others) {
+  if (others.empty()) return {};
+  std::string names;
+  for (const Candidate& other : others) names += (names.empty() ? "" : ", ") + full_name(other);
+  return fmt::format("  tried while calls are made, and kept if quicker: {}\n", names);
+}
+
 }  // namespace
 
 double busbw_factor(Collective collective, int ranks) {
@@ -165,10 +173,13 @@ std::string to_text(const Explanation& explanation) {
     text += fmt::format("\nreduce_order=rank_tree leaves {} of {} candidates\n", possible,
                         explanation.candidates.size());
   text += fmt::format("\nchoice: {}\n", reason(explanation));
-  if (const auto& plain = explanation.plain)
+  text += others_line(explanation.others);
+  if (const auto& plain = explanation.plain) {
     text += fmt::format("where peers cannot address the buffers: {}, {}, predicted {}\n",
                         full_name(*plain), lowering_name(plain->settings),
                         format_time(plain->predicted_us));
+    text += others_line(explanation.plain_others);
+  }
   const double bound = explanation.bound_us();
   text += "\nlower bounds\n";
   text += bound_line("latency", explanation.latency_bound_us, explanation.latency_origin,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "collectives/builder.hpp"
 #include "collectives/lowered.hpp"
@@ -37,6 +38,9 @@ struct Plan {
   // Instead of this one where buffers turn out to be out of the peers' reach, and another algorithm
   // is quicker then; null elsewhere. It exchanges addresses all the same: the next ones may not be.
   std::shared_ptr<const Plan> plain = nullptr;
+  // By other algorithms for the same memory, which may turn out to be quicker: found out while
+  // calls are made, where there is a plan for plain memory.
+  std::vector<std::shared_ptr<const Plan>> others = {};
 };
 
 // The hash that all ranks' calls carry. `groups`: what algorithms of several levels go by.

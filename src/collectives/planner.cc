@@ -33,6 +33,13 @@ constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels s
 // 24.5, 128 KiB 27.9 and 35.5, 192 KiB 51.3 and 41.8; far ones 32 KiB 14.4 and 15.8, 64 KiB 25.8
 // and 22.5, 128 KiB 46.8 and 39.2.
 constexpr std::size_t kInTurnBytes = 64 * 1024;
+// What the model cannot know, a program's calls find out, if they are not too long for it: of so
+// many bytes at most, by so many further plans, none of which is to take more than so many times
+// what the best is predicted to take. Source: as above, on three hosts; the quickest of four
+// algorithms took 0.72 to 1 of what was chosen took, and was another one on each.
+constexpr std::size_t kTriedBytes = 128 * 1024;
+constexpr std::size_t kOthersMax = 3;
+constexpr double kOthersTime = 2;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
 // order: one by an algorithm that is for that. Source: two cores of an EPYC, leaders_in_order,
@@ -214,7 +221,8 @@ std::string Planner::State::needless(const Algorithm& algorithm, const PlanQuery
   if (algorithm.for_order_only && form_of(query) == ReductionForm::any)
     return "is for reduce_order=rank_tree";
   if (algorithm.in_turn && query.bytes() > kInTurnBytes)
-    return fmt::format("is for up to {} KiB", kInTurnBytes >> 10);
+    return fmt::format("is for up to {} KiB, unless calls find it to be quicker",
+                       kInTurnBytes >> 10);
   return {};
 }
 
@@ -459,27 +467,63 @@ std::shared_ptr<Plan> Planner::State::make_plan(const Choice& choice, bool order
   return plan;
 }
 
-// What is cheapest where no buffer can be addressed, and no addresses need be exchanged. Only of
-// what all ranks can agree on (runtime/plain_choice.hpp), and where ranks share cores.
-std::optional<Choice> Planner::State::plain_choice(const PlanQuery& query, const Choice& usual) {
+// Whether calls find out which of several plans is the quickest: those for which it matters that
+// all sums are made alike are made by one, and so are those whose algorithm somebody has settled.
+bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices) const {
+  return form_of(query) == ReductionForm::any && query.bytes() <= kTriedBytes &&
+         options.algorithm.empty() && !choices.by_measurement;
+}
+
+// The best by other algorithms, of what is sorted by time but for the first, which is the choice.
+std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
+  std::vector<Choice> others;
+  const auto is_known = [&](const Choice& choice) {
+    const auto same = [&](const Choice& other) {
+      return other.entry->algorithm == choice.entry->algorithm;
+    };
+    return same(sorted.front()) || std::any_of(others.begin(), others.end(), same);
+  };
+  for (const Choice& choice : sorted) {
+    if (others.size() == kOthersMax) break;
+    if (choice.not_possible.empty() && choice.time_ns <= kOthersTime * sorted.front().time_ns &&
+        choice.settings.direct == sorted.front().settings.direct && !is_known(choice))
+      others.push_back(choice);
+  }
+  return others;
+}
+
+// What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the
+// further ones that are to be tried. Only of what all ranks can agree on (runtime/plan_choice.hpp),
+// and where ranks share cores.
+std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choices& choices) {
+  const Choice& usual = choices.list.front();
   if (!plain_machine || query.collective != Collective::all_reduce || query.varied ||
       !usual.settings.direct)
-    return std::nullopt;
+    return {};
   const bool in_order = form_of(query) != ReductionForm::any;
   const std::size_t each = query.bytes() / static_cast<std::size_t>(ranks());
-  if (in_order && (each < kOrderedPlainBytes || each > kOrderedPlainBytesMax)) return std::nullopt;
+  if (in_order && (each < kOrderedPlainBytes || each > kOrderedPlainBytesMax)) return {};
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
-  if (!entries.ok()) return std::nullopt;
-  std::optional<Choice> best;
+  if (!entries.ok()) return {};
+  std::vector<Choice> found;
   for (const std::unique_ptr<Entry>& entry : **entries) {
-    if (!entry->not_priced.empty() || !needless(*entry->algorithm, query).empty()) continue;
+    const bool needed = needless(*entry->algorithm, query).empty();
+    const bool tried = entry->algorithm->in_turn && tries_others(query, choices);
+    if (!entry->not_priced.empty() || (!needed && !tried)) continue;
     if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty()))
       continue;
     Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
-    const bool better = choice.not_possible.empty() && (!best || choice.time_ns < best->time_ns);
-    if (better) best = std::move(choice);
+    if (!choice.not_possible.empty()) continue;
+    choice.only_tried = !needed;
+    found.push_back(std::move(choice));
   }
-  return best;
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Choice& x, const Choice& y) { return x.time_ns < y.time_ns; });
+  const auto first = std::find_if(found.begin(), found.end(),
+                                  [](const Choice& choice) { return !choice.only_tried; });
+  if (first == found.end()) return {};
+  std::rotate(found.begin(), first, first + 1);
+  return found;
 }
 
 Planner::Planner(Topology topology, std::vector<VertexId> placement, PlannerOptions options)
@@ -506,8 +550,17 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
                               best.entry->algorithm->name, best.not_possible));
   const bool ordered = form_of(query) != ReductionForm::any;
   const auto plan = state_->make_plan(best, ordered, rank);
-  if (const auto plain = state_->plain_choice(query, best))
-    plan->plain = state_->make_plan(*plain, ordered, rank);
+  if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
+    const bool tries = state_->tries_others(query, *choices);
+    const auto made = state_->make_plan(plain.front(), ordered, rank);
+    const auto add = [&](Plan& to, const std::vector<Choice>& sorted) {
+      for (const Choice& other : tries ? State::others(sorted) : std::vector<Choice>())
+        to.others.push_back(state_->make_plan(other, ordered, rank));
+    };
+    add(*plan, choices->list);
+    add(*made, plain);
+    plan->plain = made;
+  }
   if (state_->plans.size() >= kPlansMax) state_->plans.clear();
   return state_->plans.emplace(key, plan).first->second;
 }

@@ -88,10 +88,12 @@ struct Candidate {
 struct Explanation {
   PlanQuery query;
   int ranks = 0;
-  std::vector<Candidate> candidates;  // the choice, then possible ones, cheapest first
-  bool by_measurement = false;        // the tuning table made the choice, not the model
-  std::string table_refused;          // why it did not, where it names one that cannot serve
-  std::optional<Candidate> plain;     // Plan::plain of the choice
+  std::vector<Candidate> candidates;    // the choice, then possible ones, cheapest first
+  bool by_measurement = false;          // the tuning table made the choice, not the model
+  std::string table_refused;            // why it did not, where it names one that cannot serve
+  std::optional<Candidate> plain;       // Plan::plain of the choice
+  std::vector<Candidate> others;        // Plan::others of the choice, ...
+  std::vector<Candidate> plain_others;  // ... and of the one for plain memory
   // Lower bounds (bounds.hpp), each with where it comes from.
   double latency_bound_us = 0;    // until news can be everywhere
   double bandwidth_bound_us = 0;  // from cuts of the topology

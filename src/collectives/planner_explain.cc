@@ -47,9 +47,15 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
   explanation.table_refused = choices->table_refused;
   for (const Choice& choice : choices->list)
     explanation.candidates.push_back(state_->tell(choice, query));
-  const Choice& best = choices->list.front();
-  if (const auto plain = state_->plain_choice(query, best))
-    explanation.plain = state_->tell(*plain, query);
+  if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
+    explanation.plain = state_->tell(plain.front(), query);
+    if (state_->tries_others(query, *choices)) {
+      for (const Choice& other : State::others(choices->list))
+        explanation.others.push_back(state_->tell(other, query));
+      for (const Choice& other : State::others(plain))
+        explanation.plain_others.push_back(state_->tell(other, query));
+    }
+  }
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
   const ShapeKey key{query.collective, rooted ? query.root : 0};
   if (state_->bounds.find(key) == state_->bounds.end()) {

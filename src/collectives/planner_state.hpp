@@ -54,6 +54,7 @@ struct Choice {
   double overhead_ns = 0;  // part of slice.busy_ns
   std::size_t slices = 0;  // on all channels
   std::string not_possible;
+  bool only_tried = false;  // never chosen before calls have found it to be quicker
 };
 
 struct Choices {
@@ -103,7 +104,9 @@ struct Planner::State {
   static std::shared_ptr<const LoweredProgram> program_of(const Schedule& schedule, bool ordered,
                                                           Rank rank);
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
-  std::optional<Choice> plain_choice(const PlanQuery& query, const Choice& usual);
+  bool tries_others(const PlanQuery& query, const Choices& choices) const;
+  static std::vector<Choice> others(const std::vector<Choice>& sorted);
+  std::vector<Choice> plain_choices(const PlanQuery& query, const Choices& choices);
   Machine& machine_of(Pricing pricing) {
     return pricing == Pricing::plain ? *plain_machine : machine;
   }

@@ -22,7 +22,7 @@ namespace {
 // Programs that are kept laid out: as many shapes as a training step calls again and again.
 constexpr std::size_t kProgramsKept = 16;
 
-static_assert(PlainChoice::kWords <= kSharedWordCount);
+static_assert(PlanChoice::kWords <= kSharedWordCount);
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -36,7 +36,7 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
       keeps_unsent_(!transport.traits().immediate),
       peers_read_at_once_(transport.traits().direct && transport.traits().immediate),
       transport_attaches_(transport.traits().attaches),
-      plain_choice_(transport.shared_words(), transport.rank() == 0),
+      plan_choice_(transport.shared_words(), transport.rank() == 0),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -61,15 +61,13 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
     return status_;
   }
   const std::size_t block_bytes = call.signature.count * size_of(call.signature.type);
-  has_plain_plan_ = usual.plain != nullptr;
-  uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(block_bytes);
-  const collectives::Plan& plan = uses_plain_plan_ ? *usual.plain : usual;
+  const collectives::Plan& plan = choose_plan(usual, block_bytes);
   const auto& program = choose_program(call, plan);
   meets_plain_ = own_is_plain_ = false;
   const bool again = repeats(call, plan, program) || repeats_twin(call, plan, program);
   if (!again) keep_as_twin(call, plan, program);
   call_ = call;
-  if (uses_plain_plan_) tell_of(plan, usual);
+  if (&plan != &usual) tell_of(plan, usual);
   is_again_ = again;
   if (!again) {
     lowered_.reset();  // so that a failure half way is not taken for done
@@ -160,7 +158,7 @@ std::size_t Executor::program_bytes() const {
                       bytes_of(peers_) + bytes_of(channels_) + bytes_of(operand_slices_) +
                       short_->memory_bytes() + round_->memory_bytes() + bytes_of(messages_) +
                       bytes_of(told_alike_) + direct_round_.memory_bytes() + bytes_of(exported_) +
-                      twin_.memory_bytes();
+                      twin_.memory_bytes() + plan_choice_.memory_bytes();
   for (const auto& program : programs_) bytes += program->memory_bytes();
   for (const Channel& channel : channels_)
     bytes += bytes_of(channel.phases) + bytes_of(channel.first) + bytes_of(channel.left);
@@ -525,7 +523,7 @@ void Executor::finish() {
     }
   }
   finished_ = true;
-  if (has_plain_plan_) note_plain();
+  if (has_plans_) note_plan();
   if (is_timed()) note_time(flight::ticks() - all_there_);
   if (!call_.signature.direct) return;
   transport_.end_direct_call();

@@ -35,7 +35,7 @@
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
-#include "runtime/plain_choice.hpp"
+#include "runtime/plan_choice.hpp"
 #include "runtime/pointers.hpp"
 #include "runtime/pull_choice.hpp"
 #include "runtime/short_program.hpp"
@@ -133,8 +133,9 @@ class Executor {
   // Whether the latest call loads copies that it could store, as was agreed before it.
   bool pulls() const { return copies_.now != CopyWay::stored; }
 
-  // Whether it is made by its plan for plain memory, as was agreed before it.
-  bool uses_plain_plan() const { return uses_plain_plan_; }
+  // By which of its plans it is made, as was agreed before it.
+  bool uses_plain_plan() const { return plan_.plain; }
+  std::size_t plan_number() const { return plan_.number; }
 
   bool done() const { return finished_ || !status_.ok(); }
   const Status& status() const { return status_; }
@@ -284,9 +285,10 @@ class Executor {
   Status connect();
   bool begin_call();
 
-  // Of calls that have two plans (executor_plain.cc).
+  // Of calls that have more than one plan (executor_plain.cc).
+  const collectives::Plan& choose_plan(const collectives::Plan& usual, std::size_t bytes);
   void tell_of(const collectives::Plan& plan, const collectives::Plan& usual);
-  void note_plain();
+  void note_plan();
 
   // Into slices (executor_cut.cc).
   Status choose_cut(const collectives::Plan& plan);
@@ -449,7 +451,7 @@ class Executor {
 
   // Of direct ones (executor_direct_round.cc).
   void lay_out_direct_round();
-  bool post_direct_again(const Call& call, const collectives::Plan& plan);
+  bool post_direct_again(const Call& call, const collectives::Plan& usual);
   bool post_record(std::size_t peer);
   bool find_direct_again(int looks);
   bool await_record(std::size_t peer, int& looks);
@@ -489,13 +491,12 @@ class Executor {
   const std::size_t frame_bytes_max_;
   const bool moves_itself_;  // as in TransportTraits
   const bool keeps_unsent_;  // what was committed may still be in this process
-  // Nobody but the peer's core reads what is stored for it: no transport that sums it or moves it
-  // on.
+  // Only the peer's core reads what is stored for it: no transport that sums it or moves it on.
   const bool peers_read_at_once_;
   const bool transport_attaches_;  // as in TransportTraits
-  PlainChoice plain_choice_;
-  bool has_plain_plan_ = false;  // the call has two, and
-  bool uses_plain_plan_ = false;
+  PlanChoice plan_choice_;
+  bool has_plans_ = false;   // the call has more than one, and
+  PlanChoice::Choice plan_;  // is made by this one
   PullChoice pull_choice_;
   Status status_;
   bool finished_ = true;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/pause.hpp"
+#include "runtime/chosen_plan.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/flight/ticks.hpp"
 #include "runtime/frame_tag.hpp"
@@ -36,10 +37,13 @@ void Executor::lay_out_direct_round() {
 }
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
-bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan) {
+bool Executor::post_direct_again(const Call& call, const collectives::Plan& usual) {
   if (direct_round_.empty() || !done() || !status_.ok()) return false;
   const std::size_t bytes = call.signature.count * size_of(call.signature.type);
-  if (plan.plain != nullptr && plain_choice_.foretells(bytes)) return false;
+  PlanChoice::Choice next;
+  if (usual.plain != nullptr) next = plan_choice_.foretold(bytes, plans_of(usual));
+  if (next.plain) return false;
+  const collectives::Plan& plan = chosen_plan(usual, next);
   if (may_choose()) copies_.now = agreed_way(call.signature);
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;
@@ -53,8 +57,8 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& plan
     transport_.end_direct_call();
     return false;
   }
-  has_plain_plan_ = plan.plain != nullptr;
-  uses_plain_plan_ = has_plain_plan_ && plain_choice_.begin(bytes);
+  choose_plan(usual, bytes);
+  if (&plan != &usual) tell_of(plan, usual);
   choose_copies(call, plan);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   actions_done_ = ends_heard_ = posted_ = 0;

@@ -1,10 +1,22 @@
-// Calls that have two plans (plain_choice.hpp): what their records say, and what is noted for the
-// next ones.
+// Calls that have more than one plan (plan_choice.hpp): which of them is made, what their records
+// say, and what is noted for the next ones.
 #include <cstddef>
 
+#include "runtime/chosen_plan.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/flight/ticks.hpp"
 
 namespace tutti::runtime {
+
+// The plan of the call that begins; nothing is looked for where there is but one.
+const collectives::Plan& Executor::choose_plan(const collectives::Plan& usual, std::size_t bytes) {
+  has_plans_ = usual.plain != nullptr;
+  plan_ = {};
+  if (!has_plans_) return usual;
+  const std::uint64_t now = transport_.rank() == 0 ? flight::ticks() : 0;
+  plan_ = plan_choice_.begin(bytes, plans_of(usual), now);
+  return chosen_plan(usual, plan_);
+}
 
 // The call as it is made by another plan than its usual one, which its record then says, too.
 void Executor::tell_of(const collectives::Plan& plan, const collectives::Plan& usual) {
@@ -15,15 +27,15 @@ void Executor::tell_of(const collectives::Plan& plan, const collectives::Plan& u
 
 // What the next such calls are chosen by. Without addresses exchanged, only rank 0 asks, whose
 // word it is.
-void Executor::note_plain() {
-  if (!uses_plain_plan_) return plain_choice_.met(own_is_plain_, meets_plain_);
+void Executor::note_plan() {
+  if (!plan_.plain) return plan_choice_.met(own_is_plain_, meets_plain_);
   if (transport_.rank() != 0) return;
   Endpoint& any = *stream(0, 0).endpoint;
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
     const std::size_t bytes = buffer_bytes(buffer);
     own_is_plain_ |= bytes > 0 && !any.export_memory(own_memory(buffer), bytes).addressable();
   }
-  plain_choice_.met_by_plain_plan(own_is_plain_);
+  plan_choice_.met_by_plain_plan(own_is_plain_);
 }
 
 }  // namespace tutti::runtime

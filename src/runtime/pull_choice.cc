@@ -11,8 +11,8 @@ std::size_t table(CopyWay second) { return second == CopyWay::attached ? 1 : 0; 
 
 // Queues are gone through in circles, and come into the caches, and into memory at all, by being
 // used: after other calls, those of the first circle take several times as long as later ones. So
-// calls that use them are tried for two circles, of which the second counts (two_ways.hpp). So long
-// is the queue between two ranks (world.cc), about.
+// calls that use them are tried for two circles, of which the second counts (quickest_way.hpp). So
+// long is the queue between two ranks (world.cc), about.
 constexpr std::size_t kCircleBytes = std::size_t{5} << 18;
 constexpr std::size_t kTriesMax = 64;
 
@@ -33,7 +33,7 @@ std::size_t PullChoice::kind_of(const Signature& call) {
 std::unique_ptr<PullChoice::Kinds> PullChoice::new_times(CopyWay second) {
   auto times = std::make_unique<Kinds>();
   for (std::size_t kind = 0; kind < kKinds; ++kind)
-    (*times)[kind] = TwoWays({.at_a_time = tries_of(kind % kSizes, second)});
+    (*times)[kind] = QuickestWay({.at_a_time = tries_of(kind % kSizes, second)});
   return times;
 }
 

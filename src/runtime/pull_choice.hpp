@@ -5,7 +5,7 @@
 //
 // Which is quicker depends on whether the cores share a cache, which a virtual machine may change
 // at any moment. All ranks must do the same, and cannot ask each other first. So one rank leads: it
-// times its calls, goes both ways now and then (two_ways.hpp), and says in its record of a call
+// times its calls, goes both ways now and then (quickest_way.hpp), and says in its record of a call
 // what the next one of the same kind does. All have that record when the call is over.
 //
 // Source: two cores of an EPYC machine, all_gather of 64 KiB between buffers that both can reach:
@@ -18,7 +18,7 @@
 #include <memory>
 
 #include "runtime/arrival.hpp"
-#include "runtime/two_ways.hpp"
+#include "runtime/quickest_way.hpp"
 
 namespace tutti::runtime {
 
@@ -55,7 +55,7 @@ class PullChoice {
   // By collective, by powers of two of a block, and by the second way.
   static constexpr std::size_t kSizes = 48;
   static constexpr std::size_t kKinds = std::size(kAllCollectives) * kSizes;
-  using Kinds = std::array<TwoWays, kKinds>;
+  using Kinds = std::array<QuickestWay, kKinds>;
   static std::size_t kind_of(const Signature& call);
   static std::unique_ptr<Kinds> new_times(CopyWay second);
 

@@ -4,7 +4,7 @@
 // A store through the caches fetches its line first. Between cores that share a cache that is the
 // quickest way. Between others it can take several times as long as storing past the caches, and a
 // virtual machine may be moved from one to the other at any moment, without being told. So each
-// size of store is tried both ways (two_ways.hpp).
+// size of store is tried both ways (quickest_way.hpp).
 //
 // Source: pairs of cores of two EPYC machines, all_gather of 64 KiB (half of it stored by each):
 // 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other.
@@ -15,7 +15,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/kernels.hpp"
-#include "runtime/two_ways.hpp"
+#include "runtime/quickest_way.hpp"
 
 namespace tutti::runtime {
 
@@ -46,17 +46,17 @@ class StoreChoice {
   static constexpr double kOfBuffers = 0.8;
   static constexpr double kOfQueues = 0.4;
 
-  using Sizes = std::array<TwoWays, kSizes>;
+  using Sizes = std::array<QuickestWay, kSizes>;
   static Sizes sizes(double worth_share) {
     Sizes made;
-    made.fill(TwoWays({.worth_share = worth_share}));
+    made.fill(QuickestWay({.worth_share = worth_share}));
     return made;
   }
 
   // By Kind: `reduces` counts 1, `queued` 2.
   std::array<Sizes, 4> ways_{sizes(kOfBuffers), sizes(kOfBuffers), sizes(kOfQueues),
                              sizes(kOfQueues)};
-  TwoWays* size_ = nullptr;  // of the latest choice
+  QuickestWay* size_ = nullptr;  // of the latest choice
   std::size_t way_ = 0;
   std::size_t bytes_ = 0;
 };

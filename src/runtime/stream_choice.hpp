@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/two_ways.hpp"
+#include "runtime/quickest_way.hpp"
 #include "tutti/types.hpp"
 
 namespace tutti::runtime {
@@ -37,10 +37,10 @@ class StreamChoice {
   // Of the time through the caches that streaming may take to be chosen.
   static constexpr double kWorthShare = 0.95;
   static constexpr std::size_t kSizes = 4;  // by powers of two
-  using Kinds = std::array<TwoWays, std::size(kAllCollectives) * kSizes>;
+  using Kinds = std::array<QuickestWay, std::size(kAllCollectives) * kSizes>;
 
   std::unique_ptr<Kinds> kinds_;  // once needed
-  TwoWays* kind_ = nullptr;       // of the latest call
+  QuickestWay* kind_ = nullptr;   // of the latest call
   std::size_t way_ = 0;
   std::size_t bytes_ = 0;
 };

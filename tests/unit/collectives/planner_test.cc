@@ -227,6 +227,45 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// Other algorithms that calls may find to be quicker, where there is a plan for plain memory.
+TEST(Planner, SmallPlansHaveOthersToTry) {
+  constexpr std::size_t kBytes = 128 * 1024;
+  for (const int ranks : {4, 8}) {
+    SCOPED_TRACE(ranks);
+    Planner planner = neighbours_first(ranks);
+    const auto plan = *planner.plan(all_reduce(kBytes), 0);
+    ASSERT_NE(plan->plain, nullptr);
+    for (const Plan* first : {plan.get(), plan->plain.get()}) {
+      EXPECT_FALSE(first->others.empty());
+      EXPECT_LE(first->others.size(), 3U);
+      std::set<std::string> names = {first->algorithm};
+      for (const auto& other : first->others) {
+        EXPECT_TRUE(names.insert(other->algorithm).second) << other->algorithm;
+        EXPECT_EQ(other->settings.direct, first->settings.direct) << other->algorithm;
+        EXPECT_TRUE(other->others.empty() && other->plain == nullptr);
+      }
+      if (ranks == 4 && first == plan->plain.get()) {
+        EXPECT_TRUE(names.contains("leaders_in_turn")) << "it is for less, by the model";
+        EXPECT_NE(first->algorithm, "leaders_in_turn");
+      }
+    }
+    const auto theirs = *planner.plan(all_reduce(kBytes), 1);
+    for (std::size_t other = 0; other < plan->plain->others.size(); ++other)
+      EXPECT_EQ(plan->plain->others[other]->hash, theirs->plain->others[other]->hash);
+    EXPECT_THAT(to_text(*planner.explain(all_reduce(kBytes))),
+                HasSubstr("tried while calls are made, and kept if quicker: "));
+    EXPECT_TRUE((*planner.plan(all_reduce(kMiB), 0))->others.empty()) << "too much to try";
+    PlanQuery ordered = all_reduce(kBytes * static_cast<std::size_t>(ranks));
+    ordered.form = rank_tree_form(DataType::float32);
+    EXPECT_TRUE((*planner.plan(ordered, 0))->others.empty()) << "sums are to be made alike";
+  }
+  PlannerOptions forced = with_direct();
+  forced.algorithm = "direct";
+  const auto only_that = *neighbours_first(4, forced).plan(all_reduce(kBytes), 0);
+  EXPECT_TRUE(only_that->others.empty() && only_that->plain->others.empty());
+  EXPECT_TRUE((*make("1x4", 4, with_direct()).plan(all_reduce(kBytes), 0))->others.empty());
+}
+
 // Of some sizes, and of what is in that order only.
 TEST(Planner, PlainMemoryHasAPlanInOrder) {
   for (const int ranks : {4, 8}) {

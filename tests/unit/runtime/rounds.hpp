@@ -30,7 +30,8 @@ struct Calls {
   std::size_t streaming_bytes = ExecutorOptions().streaming_bytes;
   Moved* moved = nullptr;       // the transport moves long messages itself
   std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
-  int group = 1;                // ranks of one, for algorithms that go by them
+  std::vector<std::string_view> others = {};  // that may be quicker than either
+  int group = 1;                              // ranks of one, for algorithms that go by them
   Rank never_shares = -1;       // its buffers no peer can address, whatever the others'
   bool (*refuses)() = nullptr;  // whether the next message finds no room
 };
@@ -86,7 +87,13 @@ class Rounds {
       }
       if (calls.attached == nullptr || (*algorithm)->all_copy())
         plans_.back().pulled = share(std::move(pulled[idx(r)]));
-      if (!calls.plain.empty()) plans_.back().plain = plan_of(calls, calls.plain, r);
+      if (calls.plain.empty()) continue;
+      const auto plain = plan_of(calls, calls.plain, r, false);
+      for (const std::string_view other : calls.others) {
+        plans_.back().others.push_back(plan_of(calls, other, r, direct_));
+        plain->others.push_back(plan_of(calls, other, r, false));
+      }
+      plans_.back().plain = plain;
     }
   }
 
@@ -213,14 +220,14 @@ class Rounds {
   }
 
  private:
-  std::shared_ptr<const collectives::Plan> plan_of(const Calls& calls, std::string_view algorithm,
-                                                   Rank rank) const {
+  std::shared_ptr<collectives::Plan> plan_of(const Calls& calls, std::string_view algorithm,
+                                             Rank rank, bool direct) const {
     const auto found = collectives::find_algorithm(calls.collective, algorithm);
     const auto schedule = *collectives::build(**found, shape_.ranks, 0, calls.group);
     auto plan = std::make_shared<collectives::Plan>();
     plan->algorithm = algorithm;
-    plan->settings = {1, calls.frame_bytes, false};
-    plan->hash = 43;
+    plan->settings = {1, calls.frame_bytes, direct};
+    plan->hash = 43 + std::hash<std::string_view>()(algorithm) + (direct ? 1 : 0);
     plan->program =
         std::make_shared<collectives::LoweredProgram>(collectives::lower(schedule, rank));
     plan->all_meet = (*found)->all_meet();

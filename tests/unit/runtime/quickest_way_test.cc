@@ -1,6 +1,6 @@
-// two_ways_test.cc: what store_choice_test.cc does not ask: times that are told late, as those of
-// calls are whose way was settled a call before.
-#include "runtime/two_ways.hpp"
+// quickest_way_test.cc: what store_choice_test.cc does not ask: times that are told late, as those
+// of calls are whose way was settled a call before.
+#include "runtime/quickest_way.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace tutti::runtime {
 namespace {
 
 // How many of so many goes took the second way; each time is told `late` goes later.
-int second(TwoWays& ways, const std::array<double, 2>& times, int goes, std::size_t late) {
+int second(QuickestWay& ways, const std::array<double, 2>& times, int goes, std::size_t late) {
   std::deque<std::size_t> under_way;
   int count = 0;
   for (int i = 0; i < goes; ++i) {
@@ -26,19 +26,19 @@ int second(TwoWays& ways, const std::array<double, 2>& times, int goes, std::siz
   return count;
 }
 
-TEST(TwoWays, KeepTheQuickerOneThoughTimesAreToldLate) {
+TEST(QuickestWay, KeepTheQuickerOneThoughTimesAreToldLate) {
   for (const std::size_t late : {0U, 1U, 3U}) {
-    TwoWays first;
+    QuickestWay first;
     second(first, {1, 2}, 20, late);
     EXPECT_LE(second(first, {1, 2}, 1000, late), 40) << late;
-    TwoWays other;
+    QuickestWay other;
     second(other, {2, 1}, 20, late);
     EXPECT_GE(second(other, {2, 1}, 1000, late), 960) << late;
   }
 }
 
-TEST(TwoWays, AreTriedInARowOrByTurns) {
-  const auto tries = [](TwoWays ways) {
+TEST(QuickestWay, AreTriedInARowOrByTurns) {
+  const auto tries = [](QuickestWay ways) {
     std::string order;
     for (int i = 0; i < 6; ++i) {
       const std::size_t way = ways.next();
@@ -47,15 +47,15 @@ TEST(TwoWays, AreTriedInARowOrByTurns) {
     }
     return order;
   };
-  EXPECT_EQ(tries(TwoWays()), "000111");
-  EXPECT_EQ(tries(TwoWays({.first_tries = TwoWays::FirstTries::by_turns})), "010101");
+  EXPECT_EQ(tries(QuickestWay()), "000111");
+  EXPECT_EQ(tries(QuickestWay({.first_tries = QuickestWay::FirstTries::by_turns})), "010101");
 }
 
 // Of which the second one takes five times as long for the first times after the other one has been
 // gone, and then `warm`, where the first one takes 10.
 class ColdSecondWay {
  public:
-  ColdSecondWay(const TwoWays::Manner& manner, std::size_t late) : ways_(manner), late_(late) {}
+  ColdSecondWay(const QuickestWay::Manner& manner, std::size_t late) : ways_(manner), late_(late) {}
 
   // How many of so many goes took it.
   int second(int goes, double warm) {
@@ -73,13 +73,13 @@ class ColdSecondWay {
   }
 
  private:
-  TwoWays ways_;
+  QuickestWay ways_;
   std::size_t late_;
   std::deque<std::size_t> under_way_;
   int cold_ = 4;
 };
 
-TEST(TwoWays, MayBeGoneSeveralTimesBeforeTheyAreJudged) {
+TEST(QuickestWay, MayBeGoneSeveralTimesBeforeTheyAreJudged) {
   for (const std::size_t late : {0U, 1U}) {
     ColdSecondWay patient({.at_a_time = 8}, late);
     patient.second(200, 20);
@@ -93,17 +93,17 @@ TEST(TwoWays, MayBeGoneSeveralTimesBeforeTheyAreJudged) {
 }
 
 // The more times at a time, the longer between them: the share of tries is the same.
-TEST(TwoWays, TriesAreAsRareHoweverLongTheyAre) {
+TEST(QuickestWay, TriesAreAsRareHoweverLongTheyAre) {
   for (const int times : {1, 8}) {
-    TwoWays ways({.at_a_time = times});
+    QuickestWay ways({.at_a_time = times});
     second(ways, {10, 11}, 60'000, 0);
     EXPECT_LE(second(ways, {10, 11}, 40'000, 0), 100) << times;
   }
 }
 
 // Nor is a try that was disturbed believed, or one of which some times are never told waited for.
-TEST(TwoWays, SeveralTimesAreJudgedTogether) {
-  TwoWays ways({.at_a_time = 4});
+TEST(QuickestWay, SeveralTimesAreJudgedTogether) {
+  QuickestWay ways({.at_a_time = 4});
   second(ways, {10, 11}, 8, 0);
   int tries = 0;
   for (int i = 0; i < 400; ++i) {
@@ -116,9 +116,9 @@ TEST(TwoWays, SeveralTimesAreJudgedTogether) {
   EXPECT_LE(second(ways, {10, 11}, 1000, 0), 100);
 }
 
-TEST(TwoWays, TurnWhenTimesDo) {
+TEST(QuickestWay, TurnWhenTimesDo) {
   for (const std::size_t late : {0U, 1U}) {
-    TwoWays ways;
+    QuickestWay ways;
     second(ways, {1, 2}, 3000, late);
     EXPECT_GE(second(ways, {4, 2}, 200, late), 150) << late;
     EXPECT_LE(second(ways, {4, 8}, 200, late), 50) << late;
@@ -126,8 +126,8 @@ TEST(TwoWays, TurnWhenTimesDo) {
 }
 
 // One that was disturbed when it was tried is still known to be about as good as it was.
-TEST(TwoWays, ADisturbedTryIsNotBelieved) {
-  TwoWays ways;
+TEST(QuickestWay, ADisturbedTryIsNotBelieved) {
+  QuickestWay ways;
   second(ways, {10, 11}, 6, 0);
   while (ways.next() == 0) ways.took(0, 10);
   ways.took(1, 1000);
@@ -138,8 +138,8 @@ TEST(TwoWays, ADisturbedTryIsNotBelieved) {
   EXPECT_EQ(ways.next(), 1U) << "before it is tried again";
 }
 
-TEST(TwoWays, ATimeThatIsNeverToldIsNotWaitedFor) {
-  TwoWays ways;
+TEST(QuickestWay, ATimeThatIsNeverToldIsNotWaitedFor) {
+  QuickestWay ways;
   for (int i = 0; i < 10; ++i) ways.next();
   EXPECT_EQ(second(ways, {1, 2}, 3, 0), 0);
   EXPECT_EQ(second(ways, {1, 2}, 3, 0), 3);

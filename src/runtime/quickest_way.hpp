@@ -1,6 +1,6 @@
-// two_ways.hpp: which of two ways of doing the same is the quicker one, found out by going both now
-// and then: the quicker one is kept, and the other one tried again after a while, soon when times
-// have changed, the more rarely the longer they have not.
+// quickest_way.hpp: which of two ways of doing the same, or a few, is the quickest, found out by
+// going each of them now and then: the quickest is kept, and the others are tried again in turn
+// after a while, soon when times have changed, the more rarely the longer they have not.
 //
 // Knows nothing of what the ways are, or of the unit of time.
 #pragma once
@@ -11,23 +11,28 @@
 
 namespace tutti::runtime {
 
-class TwoWays {
+class QuickestWay {
  public:
+  static constexpr std::size_t kMostWays = 4;
+
   // In which order the ways are gone before anything is known.
   enum class FirstTries : std::uint8_t { in_a_row, by_turns };
 
   // How they are tried.
   struct Manner {
-    double worth_share = 1;  // of the first way's time, what the second one may take to be chosen
+    double worth_share = 1;  // of the first way's time, what another one may take to be chosen
     FirstTries first_tries = FirstTries::in_a_row;
     // Times that a way is gone when it is tried, where the first ones after a while tell little:
     // what it works in must come into the caches first.
     int at_a_time = 1;
+    std::size_t ways = 2;   // Requires  1 to kMostWays.
+    double of_mean = 0.25;  // that a new time counts for
+    double most = 2;        // times the mean; what is more is somebody else's doing
   };
-  explicit TwoWays(const Manner& manner) : manner_(manner) {}
-  TwoWays() : TwoWays(Manner()) {}
+  explicit QuickestWay(const Manner& manner) : manner_(manner) {}
+  QuickestWay() : QuickestWay(Manner()) {}
 
-  // Where to go the next time: 0 or 1.
+  // Where to go the next time: below Manner::ways.
   std::size_t next();
 
   // What going the way `way` took. Some times may be told late, or not at all.
@@ -37,19 +42,21 @@ class TwoWays {
   static constexpr std::uint32_t kSoonest = 8;
   static constexpr std::uint32_t kLatest = 512;
 
-  std::size_t better() const { return means_[1] < manner_.worth_share * means_[0] ? 1 : 0; }
+  std::size_t best() const;
+  std::size_t next_to_try() const;
   int first_tries() const { return manner_.at_a_time == 1 ? 3 : manner_.at_a_time; }  // of a way
   void tried(double time);
   void wait_again(bool turned);
 
   Manner manner_;
-  std::array<double, 2> means_{};  // of the latest times
-  std::array<int, 2> tries_{};
-  double settled_ = 0;            // mean of the better way when the other one was tried
-  std::uint32_t until_next_ = 0;  // times, before the other way is tried again
+  std::array<double, kMostWays> means_{};  // of the latest times
+  std::array<int, kMostWays> tries_{};
+  double settled_ = 0;            // mean of the best way when another one was tried
+  std::uint32_t until_next_ = 0;  // times, before another way is tried again
   std::uint32_t pause_ = kSoonest;
+  std::size_t soon_ = 0;  // other ways that are to be tried soon, as times have changed
   bool trying_ = false;
-  std::size_t tried_ = 0;  // the way that is being tried
+  std::size_t tried_ = 0;  // the way that is being tried, or was the latest
   int tries_left_ = 0;     // of it, to go
   int told_ = 0;           // of them, so far
   int passed_over_ = 0;    // times after them that say nothing

@@ -1,0 +1,129 @@
+// plan_choice.hpp: by which of its plans a call is made, agreed by all ranks before each call
+// without asking.
+//
+// A call may have plans between buffers that peers can address and plans through queues
+// (Plan::plain), of either kind one or a few, of which nobody knows which is the quickest today
+// (quickest_way.hpp). Which kind of memory it is, is known only once addresses have been exchanged,
+// and how long a call takes only when it is over, but before it begins all ranks must make the same
+// steps. Programs call again and again alike: so rank 0 says, when it begins a call, how the next
+// one of the kind is made, by what the latest ones have met and have taken.
+//
+// It says so in words that all ranks see. No rank leaves such a call before all have begun it, so
+// that a rank which begins the next one finds what was said of it, and rank 0 is at most one call
+// ahead: two words in turn are enough.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "runtime/quickest_way.hpp"
+
+namespace tutti::runtime {
+
+class PlanChoice {
+ public:
+  // Of calls by powers of two of their bytes.
+  static constexpr std::size_t kKinds = 48;
+  static constexpr std::size_t kWords = 2 * kKinds;
+  // Calls by a plan for plain memory before those are asked again whose memory it was.
+  static constexpr int kTrusted = 64;
+  // A plan is tried for so many calls. The first ones find other memory in the caches than they
+  // need; and ranks of a core may lead in turn, so that every second call takes longer.
+  static constexpr int kCallsOfTry = 16;
+  // Of the time by the first plan, what another one may take to be chosen: times of ranks that
+  // share cores vary.
+  static constexpr double kWorthShare = 0.9;
+  static constexpr double kOfMean = 1.0 / 16;
+  static constexpr double kMostOfMean = 1.25;
+
+  // One of a call's plans.
+  struct Choice {
+    bool plain = false;      // of those for plain memory
+    std::size_t number = 0;  // among them
+    friend bool operator==(const Choice&, const Choice&) = default;
+  };
+
+  // The plans that a call has, the same on all ranks. Requires  1 to QuickestWay::kMostWays of
+  // either kind.
+  struct Plans {
+    std::size_t usual = 1;
+    std::size_t plain = 1;
+    std::uint64_t hash = 0;  // of them all
+  };
+
+  // `words`: kWords of them, zeros at first, the same for all ranks; none: nothing can be agreed.
+  PlanChoice(std::span<std::atomic<std::uint64_t>> words, bool leads)
+      : words_(words), leads_(leads) {}
+
+  // By which plan the call is made that begins at `now`, a time in any unit, which only matters on
+  // rank 0.
+  // Requires  every rank begins the same calls, and leaves none before all have begun it.
+  Choice begin(std::size_t bytes, const Plans& plans, std::uint64_t now);
+
+  // What begin() will give, which is then to be called.
+  Choice foretold(std::size_t bytes, const Plans& plans) const {
+    if (words_.size() < kWords) return {};
+    const std::size_t kind = kind_of(bytes);
+    return heard(kind, kinds_[kind].calls + 1, plans);
+  }
+
+  // Of the call that begin() began, which exchanged addresses: whether this rank's memory, or any
+  // that it met, is such that peers cannot address it.
+  void met(bool own, bool any);
+
+  // Of one by a plan for plain memory, in which only one's own is known. That of others is asked
+  // after again from time to time.
+  void met_by_plain_plan(bool own);
+
+  std::size_t memory_bytes() const { return times_.size() * (sizeof(Times) + 64); }
+
+ private:
+  struct Kind {
+    std::uint64_t calls = 0;
+    bool met = false;        // memory that peers cannot address
+    bool is_others = false;  // and none of this rank's
+    int trusted = 0;         // calls since others were asked
+  };
+  // Of the plans of one list, for one kind of memory.
+  struct Times {
+    QuickestWay ways;
+    std::size_t latest = QuickestWay::kMostWays;  // plan, and what its call took
+    double latest_time = 0;
+  };
+  using Key = std::pair<std::uint64_t, bool>;  // Plans::hash, Choice::plain
+  static constexpr std::size_t kTimesKept = 256;
+
+  static std::size_t kind_of(std::size_t bytes) {
+    return std::min<std::size_t>(std::bit_width(bytes), kKinds - 1);
+  }
+  // The number of the call, then its plan's, then whether that is for plain memory.
+  static std::uint64_t said_of(std::uint64_t call, const Choice& choice) {
+    return call << 3 | choice.number << 1 | (choice.plain ? 1 : 0);
+  }
+  std::atomic<std::uint64_t>& word(std::size_t kind, std::uint64_t call) const {
+    return words_[2 * kind + call % 2];
+  }
+  Choice heard(std::size_t kind, std::uint64_t call, const Plans& plans) const;
+  Times& times_of(const Plans& plans, bool plain);
+  void took(std::uint64_t ticks);
+
+  std::span<std::atomic<std::uint64_t>> words_;
+  bool leads_;
+  std::array<Kind, kKinds> kinds_{};
+  std::map<Key, Times> times_;  // of rank 0, where there is a choice
+  // Of the latest call.
+  std::uint64_t begun_ = 0;  // 0: there was none
+  std::size_t kind_ = 0;
+  std::size_t bytes_ = 0;
+  Choice choice_;
+  Plans plans_;
+};
+
+}  // namespace tutti::runtime
