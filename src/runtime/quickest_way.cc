@@ -32,7 +32,6 @@ std::size_t QuickestWay::next() {
     return static_cast<std::size_t>(least - tries.begin());
   for (std::size_t way = 0; way < manner_.ways; ++way)
     if (tries_[way] < first) return way;
-  if (manner_.ways == 1) return 0;
   if (tries_left_ > 0) {
     --tries_left_;
     return tried_;

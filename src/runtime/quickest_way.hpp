@@ -25,7 +25,7 @@ class QuickestWay {
     // Times that a way is gone when it is tried, where the first ones after a while tell little:
     // what it works in must come into the caches first.
     int at_a_time = 1;
-    std::size_t ways = 2;   // Requires  1 to kMostWays.
+    std::size_t ways = 2;   // Requires  2 to kMostWays.
     double of_mean = 0.25;  // that a new time counts for
     double most = 2;        // times the mean; what is more is somebody else's doing
   };
