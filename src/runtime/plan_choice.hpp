@@ -23,6 +23,7 @@
 #include <span>
 #include <utility>
 
+#include "collectives/footprint.hpp"
 #include "runtime/quickest_way.hpp"
 
 namespace tutti::runtime {
@@ -82,7 +83,9 @@ class PlanChoice {
   // after again from time to time.
   void met_by_plain_plan(bool own);
 
-  std::size_t memory_bytes() const { return times_.size() * (sizeof(Times) + 64); }
+  std::size_t memory_bytes() const {
+    return times_.size() * (sizeof(*times_.begin()) + collectives::kNodeBytes);
+  }
 
  private:
   struct Kind {
