@@ -285,7 +285,7 @@ class Executor {
   Status connect();
   bool begin_call();
 
-  // Of calls that have more than one plan (executor_plain.cc).
+  // Of calls that have more than one plan (executor_plans.cc).
   const collectives::Plan& choose_plan(const collectives::Plan& usual, std::size_t bytes);
   void tell_of(const collectives::Plan& plan, const collectives::Plan& usual);
   void note_plan();
