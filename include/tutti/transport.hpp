@@ -300,6 +300,20 @@ class Transport {
     static_cast<void>(bytes);
     return {};
   }
+
+  // As reserve_for_all(), of a frame that is made of the one that `from` shows, element by element:
+  // the room may be that very frame's, which holds it then. A transport sees to it that a peer's
+  // frames come to lie where that can be, once it was asked for. Empty where the room would be
+  // another one.
+  // Requires  as reserve_for_all(); `from` is one of this transport's, shows a frame, and is not
+  // released before the new one is committed.
+  virtual std::span<std::byte> reserve_in_place(std::span<Endpoint* const> endpoints,
+                                                Endpoint& from, std::size_t bytes) {
+    static_cast<void>(endpoints);
+    static_cast<void>(from);
+    static_cast<void>(bytes);
+    return {};
+  }
   virtual void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                               std::size_t bytes) {
     static_cast<void>(endpoints);

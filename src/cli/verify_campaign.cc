@@ -62,13 +62,13 @@ std::vector<GroupSizes> groups_of(const Algorithm& algorithm, int ranks) {
 }
 
 int root_count(const Algorithm& algorithm, int ranks) {
-  if (algorithm.in_turn) return 2;
+  if (algorithm.in_turn()) return 2;
   const Collective collective = algorithm.collective;
   return has_root(collective) || collective == Collective::send_recv ? ranks : 1;
 }
 
 std::string_view name_of_root(const Algorithm& algorithm) {
-  if (algorithm.in_turn) return "turn";
+  if (algorithm.in_turn()) return "turn";
   return algorithm.collective == Collective::send_recv ? "shift" : "root";
 }
 

@@ -123,9 +123,12 @@ struct Algorithm {
   // Not chosen where any order of a reduction will do: another one is quicker then, which the model
   // does not tell apart from it.
   bool for_order_only = false;
-  // Told twice: calls of even numbers have root 0, those of odd numbers root 1 (Plan::odd).
-  bool in_turn = false;
+  // Told twice, if this is more than 0: calls of even numbers have root 0, those of odd numbers
+  // root 1 (Plan::odd). Not chosen for more bytes: then others are soon quicker, which the model
+  // does not see, or those that take no turns as quick.
+  std::size_t in_turn_bytes = 0;
 
+  bool in_turn() const { return in_turn_bytes > 0; }
   bool all_meet() const { return meeting != Meeting::some; }
   bool all_copy() const { return meeting == Meeting::all_copies; }
 };

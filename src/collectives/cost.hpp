@@ -100,6 +100,10 @@ struct CostConstants {
   // where messages cost more than switches. Source: one_shot all_reduce of 8 B among 3 to 8 ranks
   // on two cores, 0.39 to 0.57. Also of leaders_in_turn among 4, 8 B to 4 KiB, 0.52 to 0.7.
   double one_round = 0.55;
+  // Of longer ones in which ranks that share a core lead in turn: what the others wait for lies in
+  // the caches still. Source: leaders_direct_in_turn among 4 ranks on two cores of an EPYC, of what
+  // is measured by what is predicted for it and for leaders_direct, 16 to 128 KiB, 0.68 to 0.95.
+  double in_turn = 0.75;
 
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };

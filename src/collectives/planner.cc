@@ -27,27 +27,11 @@ constexpr std::size_t kPricedOperandsMax = 1'000'000;
 constexpr std::size_t kPlansMax = 4096;
 constexpr std::size_t kSmallBytes = 4096;     // of a call
 constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
-// Of calls in which leaders take turns; beyond, those that share out the data are quicker between
-// far cores, and soon between near ones, which the model does not see. Source: 4 ranks on two cores
-// of an EPYC, plain buffers, leaders_in_turn and leaders_direct, us: near cores 64 KiB 20.3 and
-// 24.5, 128 KiB 27.9 and 35.5, 192 KiB 51.3 and 41.8; far ones 32 KiB 14.4 and 15.8, 64 KiB 25.8
-// and 22.5, 128 KiB 46.8 and 39.2.
-constexpr std::size_t kInTurnBytes = 64 * 1024;
-// What the model cannot know, a program's calls find out, if they are not too long for it: of so
-// many bytes at most, by so many further plans, none of which is to take more than so many times
-// what the best is predicted to take. Source: as above, 64 to 128 KiB on two hosts; the quickest of
-// what was tried took 0.74 to 1 of what was chosen took, and was another one on each.
-constexpr std::size_t kTriedBytes = 128 * 1024;
-constexpr std::size_t kOthersMax = 3;
-constexpr double kOthersTime = 2;
-
-// Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
-// order: one by an algorithm that is for that. Source: two cores of an EPYC, leaders_in_order,
-// without such a plan and with it, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and
-// 51, 1 MiB 241 and 208, 4 MiB 1925 and 1463, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163
-// and 256, 1 MiB 811 and 568, 4 MiB 4513 and 3902.
-constexpr std::size_t kOrderedPlainBytes = 64 * 1024;
-constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
+// Up to where leaders take turns through queues between buffers that all can address. Source: as in
+// algorithms/table.cc, leaders_direct_in_turn and the quickest of those that address buffers, us:
+// near cores 64 KiB 7.3 and 7.8, 128 KiB 12.3 and 10.8; far ones 64 KiB 14.7 and 15, 128 KiB 26.7
+// and 17.5.
+constexpr std::size_t kQueuedInTurnBytes = 64 << 10;
 
 const std::vector<GroupSizes> kNoGroups = {GroupSizes()};
 
@@ -92,26 +76,6 @@ bool names_an_algorithm(std::string_view name) {
                      [&](const Algorithm& algorithm) { return algorithm.name == name; });
 }
 
-// The form that matters: only reductions have one.
-ReductionForm form_of(const PlanQuery& query) {
-  return is_reduction(query.collective) ? query.form : ReductionForm::any;
-}
-
-// Why the schedule may not serve under the order that the query asks for; empty when it may.
-std::string out_of_order(Entry& entry, const PlanQuery& query) {
-  const ReductionForm form = form_of(query);
-  if (form == ReductionForm::any || !entry.not_possible.empty()) return {};
-  if (!entry.expression) entry.expression = prove_expressions(entry.schedule);
-  if (entry.odd && entry.expression->form >= form) {
-    const ExpressionProof odd = prove_expressions(*entry.odd);
-    if (odd.form < entry.expression->form) entry.expression = odd;
-  }
-  if (entry.expression->form >= form) return {};
-  const bool direct = entry.algorithm->name == "direct";
-  return fmt::format("{}, which reduce_order=rank_tree forbids for {}{}", entry.expression->reason,
-                     to_string(query.type), direct ? "" : "; use direct");
-}
-
 // In how few pieces the data go.
 std::size_t pieces(const Choice& choice) {
   return static_cast<std::size_t>(choice.entry->schedule.shape.chunks) * choice.slices;
@@ -132,6 +96,24 @@ void prefer_simple(std::vector<Choice>& found) {
 }
 
 }  // namespace
+
+ReductionForm form_of(const PlanQuery& query) {
+  return is_reduction(query.collective) ? query.form : ReductionForm::any;
+}
+
+std::string out_of_order(Entry& entry, const PlanQuery& query) {
+  const ReductionForm form = form_of(query);
+  if (form == ReductionForm::any || !entry.not_possible.empty()) return {};
+  if (!entry.expression) entry.expression = prove_expressions(entry.schedule);
+  if (entry.odd && entry.expression->form >= form) {
+    const ExpressionProof odd = prove_expressions(*entry.odd);
+    if (odd.form < entry.expression->form) entry.expression = odd;
+  }
+  if (entry.expression->form >= form) return {};
+  const bool direct = entry.algorithm->name == "direct";
+  return fmt::format("{}, which reduce_order=rank_tree forbids for {}{}", entry.expression->reason,
+                     to_string(query.type), direct ? "" : "; use direct");
+}
 
 ReductionForm rank_tree_form(DataType type) {
   if (!is_floating(type)) return ReductionForm::any;
@@ -200,7 +182,7 @@ Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algor
     return entry;
   }
   entry->schedule = std::move(*schedule);
-  if (algorithm.in_turn) {
+  if (algorithm.in_turn()) {
     Result<Schedule> odd = build(algorithm, ranks(), 1, groups_tried);
     TUTTI_TRY(odd);
     entry->odd = std::move(*odd);
@@ -215,14 +197,16 @@ Result<std::unique_ptr<Entry>> Planner::State::make_entry(const Algorithm& algor
   return entry;
 }
 
-// Why it is not chosen unless it is asked for.
-std::string Planner::State::needless(const Algorithm& algorithm, const PlanQuery& query) const {
+// Why it is not chosen unless it is asked for, of memory that peers can address, or of `plain`.
+std::string Planner::State::needless(const Algorithm& algorithm, const PlanQuery& query,
+                                     bool plain) const {
   if (options.algorithm == algorithm.name) return {};
   if (algorithm.for_order_only && form_of(query) == ReductionForm::any)
     return "is for reduce_order=rank_tree";
-  if (algorithm.in_turn && query.bytes() > kInTurnBytes)
-    return fmt::format("is for up to {} KiB, unless calls find it to be quicker",
-                       kInTurnBytes >> 10);
+  std::size_t most = algorithm.in_turn_bytes;
+  if (!plain && options.direct_possible) most = std::min(most, kQueuedInTurnBytes);
+  if (algorithm.in_turn() && query.bytes() > most)
+    return fmt::format("is for up to {} KiB, unless calls find it to be quicker", most >> 10);
   return {};
 }
 
@@ -301,11 +285,16 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
         choice.overhead_ns = prices->overhead_ns(priced_on);
         double time_ns = call_ns(priced_on.constants(), choice.slice, prices->graph().exchange_ns(),
                                  slices, channels);
-        const bool one_round = prices->alternates() || (prices->graph().one_round() &&
-                                                        bytes * (ranks() - 1) <= kHeardAtOnceBytes);
+        const bool alternates = prices->alternates();
+        const bool one_round = alternates || (prices->graph().one_round() &&
+                                              bytes * (ranks() - 1) <= kHeardAtOnceBytes);
         const bool at_once = !direct && choice.slices == 1 && one_round &&
                              bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes;
-        if (at_once && machine.takes_turns()) time_ns *= machine.constants().one_round;
+        const CostConstants& constants = machine.constants();
+        if (at_once && machine.takes_turns())
+          time_ns *= constants.one_round;
+        else if (alternates && choice.slices == 1 && machine.takes_turns())
+          time_ns *= constants.in_turn;
         choice.time_ns = std::round(time_ns);
       }
       if (!found || choice.time_ns < best.time_ns) best = std::move(choice);
@@ -323,7 +312,7 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
 void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& query,
                                  std::vector<Choice>& found) {
   std::string unwanted = out_of_order(entry, query);
-  if (unwanted.empty()) unwanted = needless(*entry.algorithm, query);
+  if (unwanted.empty()) unwanted = needless(*entry.algorithm, query, false);
   const std::vector<int> channels = query.varied ? std::vector<int>{1} : channel_choices();
   for (const bool direct : {false, true}) {
     if (query.varied ? direct : !tries(direct)) continue;
@@ -333,7 +322,7 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
         !prices->graph().any_direct())
       continue;  // the same as staged, but exchanging addresses for nothing
     if (direct && options.lowering == Lowering::automatic &&
-        (query.bytes() < options.direct_bytes_min || entry.algorithm->in_turn))
+        (query.bytes() < options.direct_bytes_min || entry.algorithm->in_turn()))
       continue;
     found.push_back(settle(entry, pricing, query, channels, slice_choices()));
     Choice& choice = found.back();
@@ -465,65 +454,6 @@ std::shared_ptr<Plan> Planner::State::make_plan(const Choice& choice, bool order
   }
   plan->hash = plan_hash(plan->algorithm, entry.groups, entry.schedule.shape, choice.settings);
   return plan;
-}
-
-// Whether calls find out which of several plans is the quickest: those for which it matters that
-// all sums are made alike are made by one, and so are those whose algorithm somebody has settled.
-bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices) const {
-  return form_of(query) == ReductionForm::any && query.bytes() <= kTriedBytes &&
-         options.algorithm.empty() && !choices.by_measurement;
-}
-
-// The best by other algorithms, of what is sorted by time but for the first, which is the choice.
-std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
-  std::vector<Choice> others;
-  const auto is_known = [&](const Choice& choice) {
-    const auto same = [&](const Choice& other) {
-      return other.entry->algorithm == choice.entry->algorithm;
-    };
-    return same(sorted.front()) || std::any_of(others.begin(), others.end(), same);
-  };
-  for (const Choice& choice : sorted) {
-    if (others.size() == kOthersMax) break;
-    if (choice.not_possible.empty() && choice.time_ns <= kOthersTime * sorted.front().time_ns &&
-        choice.settings.direct == sorted.front().settings.direct && !is_known(choice))
-      others.push_back(choice);
-  }
-  return others;
-}
-
-// What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the
-// further ones that are to be tried. Only of what all ranks can agree on (runtime/plan_choice.hpp),
-// and where ranks share cores.
-std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choices& choices) {
-  const Choice& usual = choices.list.front();
-  if (!plain_machine || query.collective != Collective::all_reduce || query.varied ||
-      !usual.settings.direct)
-    return {};
-  const bool in_order = form_of(query) != ReductionForm::any;
-  const std::size_t each = query.bytes() / static_cast<std::size_t>(ranks());
-  if (in_order && (each < kOrderedPlainBytes || each > kOrderedPlainBytesMax)) return {};
-  const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
-  if (!entries.ok()) return {};
-  std::vector<Choice> found;
-  for (const std::unique_ptr<Entry>& entry : **entries) {
-    const bool needed = needless(*entry->algorithm, query).empty();
-    const bool tried = entry->algorithm->in_turn && tries_others(query, choices);
-    if (!entry->not_priced.empty() || (!needed && !tried)) continue;
-    if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty()))
-      continue;
-    Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
-    if (!choice.not_possible.empty()) continue;
-    choice.only_tried = !needed;
-    found.push_back(std::move(choice));
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Choice& x, const Choice& y) { return x.time_ns < y.time_ns; });
-  const auto first = std::find_if(found.begin(), found.end(),
-                                  [](const Choice& choice) { return !choice.only_tried; });
-  if (first == found.end()) return {};
-  std::rotate(found.begin(), first, first + 1);
-  return found;
 }
 
 Planner::Planner(Topology topology, std::vector<VertexId> placement, PlannerOptions options)

@@ -67,6 +67,11 @@ using ShapeKey = std::pair<Collective, Rank>;
 using PlanKey =
     std::tuple<Collective, Rank, std::size_t, DataType, bool, ReductionForm, std::size_t, Rank>;
 
+// The form that matters: only reductions have one.
+ReductionForm form_of(const PlanQuery& query);
+// Why the schedule may not serve under the order that the query asks for; empty when it may.
+std::string out_of_order(Entry& entry, const PlanQuery& query);
+
 struct Planner::State {
   State(Topology t, std::vector<VertexId> p, PlannerOptions o);
 
@@ -87,7 +92,7 @@ struct Planner::State {
   Result<std::unique_ptr<Entry>> make_entry(const Algorithm& algorithm, const GroupSizes& groups,
                                             const PlanQuery& query);
   Status price(Entry& entry);
-  std::string needless(const Algorithm& algorithm, const PlanQuery& query) const;
+  std::string needless(const Algorithm& algorithm, const PlanQuery& query, bool plain) const;
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices() const;

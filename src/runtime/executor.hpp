@@ -337,7 +337,7 @@ class Executor {
   FrameTag note_record_sent(std::size_t peer);
   bool are_alike(int channel, Operands destinations, std::size_t bytes);
   bool reserve_alike(Attempt& attempt, Place* place);
-  std::byte* reserve_for_told(std::size_t bytes);
+  std::byte* reserve_for_told(int channel, Operands sources, std::size_t bytes);
   void commit_alike(Operands destinations, std::size_t bytes);
   std::byte* reserve_room(int channel, std::size_t peer, std::size_t bytes);
   void commit_message(int channel, std::size_t peer, std::size_t bytes);
@@ -355,6 +355,7 @@ class Executor {
   void compute(StepKind kind, bool finish, std::size_t elements);
   void store_far(kernels::StoreHint way, StepKind kind, bool finish, std::size_t elements);
   void store_through_caches(StepKind kind, bool finish, std::size_t elements);
+  void store_where_quicker(StepKind kind, bool finish, std::size_t elements);
   void store_past_caches(StepKind kind, bool finish, std::size_t elements);
   void store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
   // Peers' memory was read before what is asked next: first the data, then the word.
@@ -392,8 +393,7 @@ class Executor {
   bool read_attached(Endpoint& from_whom, std::byte* to, const std::byte* from, std::size_t bytes);
   bool write_attached(const std::byte* from, std::size_t before, std::size_t bytes);
   bool copied(const Status& status);
-  // Whether nothing went wrong while the system copied.
-  bool is_copied() const { return !attaches() || status_.ok(); }
+  bool is_copied() const { return !attaches() || status_.ok(); }  // nothing went wrong
 
   // Of calls that are not cut (executor_short.cc).
   bool advance_short();

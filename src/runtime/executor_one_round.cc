@@ -134,7 +134,7 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
   return {own_memory(send.buffer) + send.offset, send.bytes};
 }
 
-// Also `to` gets the result, if it is not null.
+// Also `to` gets the result, if it is not null: a place from which other cores read it.
 void Executor::run_action(const OneRound::Action& action, std::byte* to) {
   source_pointers_.clear();
   destination_pointers_.clear();
@@ -148,6 +148,12 @@ void Executor::run_action(const OneRound::Action& action, std::byte* to) {
     std::byte* const memory = own_memory(place.buffer) + place.offset;
     if (action.kind != StepKind::copy || memory != source_pointers_.front())
       destination_pointers_.add(memory);
+  }
+  if (to != nullptr && action.elements * element_bytes_ >= StoreChoice::kLeastBytes) {
+    far_pointers_.clear();
+    far_pointers_.add(to);
+    far_is_queued_ = true;
+    return store_where_quicker(action.kind, action.finish, action.elements);
   }
   if (to != nullptr) destination_pointers_.add(to);
   store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);

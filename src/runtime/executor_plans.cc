@@ -26,16 +26,17 @@ void Executor::tell_of(const collectives::Plan& plan, const collectives::Plan& u
 }
 
 // What the next such calls are chosen by. Without addresses exchanged, only rank 0 asks, whose
-// word it is.
+// word it is, and only of its own memory.
 void Executor::note_plan() {
-  if (!plan_.plain) return plan_choice_.met(own_is_plain_, meets_plain_);
+  if (call_.signature.direct) return plan_choice_.met(own_is_plain_, meets_plain_);
   if (transport_.rank() != 0) return;
   Endpoint& any = *stream(0, 0).endpoint;
   for (const Buffer buffer : {Buffer::input, Buffer::output}) {
     const std::size_t bytes = buffer_bytes(buffer);
     own_is_plain_ |= bytes > 0 && !any.export_memory(own_memory(buffer), bytes).addressable();
   }
-  plan_choice_.met_by_plain_plan(own_is_plain_);
+  if (plan_.plain) return plan_choice_.met_by_plain_plan(own_is_plain_);
+  if (own_is_plain_) plan_choice_.met(true, true);
 }
 
 }  // namespace tutti::runtime

@@ -268,7 +268,7 @@ bool Executor::reserve_alike(const ShortStep& step, std::size_t bytes) {
     if (destination.is_message && destination.way == Way::staged &&
         stream(kWhole, destination.stream).sent[at(Way::staged)] != destination.place)
       return false;
-  told_place_ = reserve_for_told(bytes);
+  told_place_ = reserve_for_told(kWhole, sources_of(step), bytes);
   alike_ = told_place_ != nullptr;
   return true;
 }

@@ -223,7 +223,8 @@ bool Executor::destinations_ready(Attempt& attempt) {
 
 // One place for all that goes through queues, or, where there is none, one in each.
 bool Executor::reserve_alike(Attempt& attempt, Place* place) {
-  std::byte* const room = reserve_for_told(attempt.bytes);
+  std::byte* const room =
+      reserve_for_told(attempt.channel, program_->sources(attempt.step), attempt.bytes);
   attempt.alike = room != nullptr;
   for (const CallOperand& destination : program_->destinations(attempt.step)) {
     if (destination.is_message && destination.way == Way::staged) {
@@ -297,7 +298,8 @@ void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) 
 }
 
 // Whether several of these messages go through queues, so that they may be written once; told_ are
-// their endpoints then. All of them begin with the call's record, or none.
+// their endpoints then. All of them begin with the call's record where one of the peers lacks it;
+// the others pass it over.
 bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) {
   if (bytes < kAlikeBytes || destinations.size() < 2) return false;
   told_.clear();
@@ -305,8 +307,7 @@ bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) 
   for (const CallOperand& destination : destinations) {
     if (!destination.is_message || destination.way != Way::staged) continue;
     const Peer& peer = peers_[destination.stream];
-    if (told_.empty()) begin_call = !peer.arrival_sent;
-    if (peer.arrival_sent == begin_call) return false;
+    begin_call |= !peer.arrival_sent;
     // Where it goes to both, it is stored as for other cores.
     if (told_.empty() || !peer.is_neighbour) told_as_ = destination.stream;
     told_.push_back(stream(channel, destination.stream).endpoint);
@@ -316,9 +317,20 @@ bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) 
   return told_.size() >= 2 && (!begin_call || records_fit);
 }
 
-// The one place for such a message; null where it must be written to each.
-std::byte* Executor::reserve_for_told(std::size_t bytes) {
-  const std::span<std::byte> room = transport_.reserve_for_all(told_, told_before_ + bytes);
+// The one place for such a message; null where it must be written to each. It is that of a message
+// which it is made of, if it can be: one as long that comes from another core.
+std::byte* Executor::reserve_for_told(int channel, Operands sources, std::size_t bytes) {
+  const std::size_t all = told_before_ + bytes;
+  const auto fits = [&](const CallOperand& source) {
+    Frame frame;
+    return source.is_message && source.way == Way::staged && !peers_[source.stream].is_neighbour &&
+           stream(channel, source.stream).endpoint->peek(frame) && frame.payload.size() == all;
+  };
+  std::span<std::byte> room;
+  const auto from = std::find_if(sources.begin(), sources.end(), fits);
+  if (from != sources.end())
+    room = transport_.reserve_in_place(told_, *stream(channel, from->stream).endpoint, all);
+  if (room.data() == nullptr) room = transport_.reserve_for_all(told_, all);
   if (room.data() == nullptr) return nullptr;
   std::memcpy(room.data(), call_.record.data(), told_before_);
   return room.data() + told_before_;

@@ -86,7 +86,13 @@ void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
   const std::size_t bytes = elements * element_bytes_;
   if (!peers_read_at_once_ || bytes < StoreChoice::kLeastBytes)
     return store_through_caches(kind, finish, elements);
+  store_where_quicker(kind, finish, elements);
+}
+
+// Requires  at least StoreChoice::kLeastBytes.
+void Executor::store_where_quicker(StepKind kind, bool finish, std::size_t elements) {
   if (options_.far_stores) return store_far(*options_.far_stores, kind, finish, elements);
+  const std::size_t bytes = elements * element_bytes_;
   const StoreHint way = stores_.choose(bytes, {kind != StepKind::copy, far_is_queued_});
   const std::uint64_t begun = flight::ticks();
   store_far(way, kind, finish, elements);

@@ -39,9 +39,13 @@ std::byte* memory() {
   return made.get();
 }
 
-// What frames may lie in besides; of exactly its size, too.
-std::span<const std::byte> outbox() {
-  static const std::vector<std::byte> made(1024);
+// What frames may lie in besides, and what is lent to the peer; of exactly their sizes, too.
+std::span<std::byte> outbox() {
+  static std::vector<std::byte> made(kFrameMax + 1024);
+  return made;
+}
+std::span<std::byte> lent() {
+  static std::vector<std::byte> made(kFrameMax);
   return made;
 }
 
@@ -58,8 +62,22 @@ Cell& cell(std::size_t index) {
                                   offset_of(index % kCellCount));
 }
 
-enum Call { peek, release, news, signalled, reserve, commit, signal, room, poke, poke_cell };
-constexpr int kCalls = 10;
+enum Call {
+  peek,
+  release,
+  news,
+  signalled,
+  reserve,
+  commit,
+  signal,
+  room,
+  poke,
+  poke_cell,
+  lend,
+  offer,
+  borrow
+};
+constexpr int kCalls = 13;
 
 class World {
  public:
@@ -91,6 +109,12 @@ class World {
         return producer_.signal(Signal{}, decisions.number<std::uint64_t>());
       case room:
         return static_cast<void>(producer_.room_appeared());
+      case lend:
+        return consumer_.lend(lent());
+      case offer:
+        return producer_.lend(decisions.number<std::uint8_t>());
+      case borrow:
+        return make_room_on_loan(decisions.number<std::uint16_t>() % (2 * kFrameMax));
       case poke:
         return write_anywhere(decisions);
       default:
@@ -107,8 +131,9 @@ class World {
     if (!shown_) return;
     TUTTI_ASSERT(frame.payload.size() <= layout().frame_bytes_max, "no frame is too long");
     TUTTI_ASSERT(inside(frame.payload.data(), frame.payload.size()) ||
-                     inside(outbox(), frame.payload.data(), frame.payload.size()),
-                 "a frame lies in the queue or in the outbox");
+                     inside(outbox(), frame.payload.data(), frame.payload.size()) ||
+                     inside(lent(), frame.payload.data(), frame.payload.size()),
+                 "a frame lies in the queue, in the outbox, or in what was lent");
     unsigned sum = 0;
     for (const std::byte each : frame.payload) sum += std::to_integer<unsigned>(each);
     sum_ += sum;  // read, so that the address sanitizer looks
@@ -129,6 +154,19 @@ class World {
     TUTTI_ASSERT(bytes <= kTinyBytes || inside(place.data(), place.size()),
                  "room lies in the queue");
     std::memset(place.data(), 0x5a, place.size());
+    reserved_ = bytes;
+  }
+
+  // As an endpoint does it, with what another queue's producer has lent.
+  void make_room_on_loan(std::size_t bytes) {
+    std::byte* const place = consumer_.borrow(bytes);
+    if (place == nullptr) return;
+    TUTTI_ASSERT(inside(outbox(), place, bytes), "room on loan lies in the outbox");
+    reserved_ = 0;
+    const auto room = producer_.reserve_on_loan({place, bytes});
+    if (room.data() == nullptr) return;
+    consumer_.use_loan();
+    std::memset(room.data(), 0xa5, room.size());
     reserved_ = bytes;
   }
 
@@ -198,6 +236,17 @@ std::vector<std::string> seeds() {
         .byte(release)
         .byte(signalled);
   };
+  Script loans;
+  for (const int line : {0, 16, 17, 255})
+    loans.byte(offer)
+        .byte(static_cast<std::uint8_t>(line))
+        .byte(borrow)
+        .number(static_cast<std::uint16_t>(kFrameMax))
+        .byte(lend)
+        .byte(commit)
+        .byte(peek)
+        .byte(peek)
+        .byte(release);
   Script mad;
   mad.byte(poke)
       .number(static_cast<std::uint16_t>(sizeof(Control::Description)))
@@ -214,7 +263,9 @@ std::vector<std::string> seeds() {
           forged(8192, 256),
           forged(0xffffffff, 0x7fffffff),
           forged(64, kInOutbox + 1),
-          forged(65, kInOutbox + 15),
+          forged(65, kInOutbox + 143),
+          forged(8193, kOnLoan),
+          loans,
           mad};
 }
 

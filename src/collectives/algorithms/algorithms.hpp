@@ -61,6 +61,8 @@ void tell_binomial_scatter(Builder& b, const GroupSizes& group);
 // ---- leaders.cc ----
 void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& group);
 void tell_leaders_in_turn_all_reduce(Builder& b, const GroupSizes& group);
+void tell_leaders_direct_in_turn_all_reduce(Builder& b, const GroupSizes& group);
+void tell_leaders_in_order_in_turn_all_reduce(Builder& b, const GroupSizes& group);
 void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& group);
 void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& group);
 

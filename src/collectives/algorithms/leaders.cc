@@ -85,23 +85,9 @@ void tell_one_shot(Builder& b, const Leaders& leaders) {
   b.finish(leaders.sums(b.rank(), Builder::output(0)), {Builder::output(0)});
 }
 
-}  // namespace
-
-void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
-  tell_one_shot(b, Leaders(b, groups));
-}
-
-// The root of each group of two leads: one in calls of even numbers, the other one in those of odd.
-// Who has just ended a call begins the next one before it leaves the core, and has given its data
-// when the other one comes, who can lead that call at once, end it, and begin the one after.
-void tell_leaders_in_turn_all_reduce(Builder& b, const GroupSizes& groups) {
-  tell_one_shot(b, Leaders(b, groups, b.root()));
-}
-
 // Every leader is responsible for a chunk: it gets the other groups' sums of it, and hands on the
 // result. One wait more, and less to add.
-void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& groups) {
-  const Leaders leaders(b, groups);
+void tell_direct(Builder& b, const Leaders& leaders) {
   share_out(b, leaders);
   if (leaders.led_by(b.rank())) {
     const int mine = leaders.mine();
@@ -115,8 +101,7 @@ void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& groups) {
 
 // The same in the order of ranks: the leader adds up what its own group has before it adds the sums
 // of groups, of which all are of one size then.
-void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& groups) {
-  const Leaders leaders(b, groups);
+void tell_in_order(Builder& b, const Leaders& leaders) {
   share_out(b, leaders);
   if (leaders.led_by(b.rank())) {
     const Operand mine = Builder::output(leaders.mine());
@@ -124,6 +109,35 @@ void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& groups) {
     b.finish(leaders.sums(b.rank(), mine), to_everybody(b, mine));
   }
   hear_results(b, leaders);
+}
+
+}  // namespace
+
+void tell_leaders_one_shot_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_one_shot(b, Leaders(b, groups));
+}
+
+// The root of each group of two leads: one in calls of even numbers, the other one in those of odd.
+// Who has just ended a call begins the next one before it leaves the core, and has given its data
+// when the other one comes, who can lead that call at once, end it, and begin the one after.
+void tell_leaders_in_turn_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_one_shot(b, Leaders(b, groups, b.root()));
+}
+
+void tell_leaders_direct_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_direct(b, Leaders(b, groups));
+}
+
+void tell_leaders_direct_in_turn_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_direct(b, Leaders(b, groups, b.root()));
+}
+
+void tell_leaders_in_order_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_in_order(b, Leaders(b, groups));
+}
+
+void tell_leaders_in_order_in_turn_all_reduce(Builder& b, const GroupSizes& groups) {
+  tell_in_order(b, Leaders(b, groups, b.root()));
 }
 
 }  // namespace tutti::collectives::algorithms

@@ -135,6 +135,12 @@ Result<ScheduleShape> leaders_direct(int ranks, Rank root, const GroupSizes& gro
   return shape;
 }
 
+Result<ScheduleShape> leaders_direct_in_turn(int ranks, Rank root, const GroupSizes& groups) {
+  Result<ScheduleShape> shape = leaders_in_turn(ranks, root, groups);
+  if (shape.ok()) shape->chunks = ranks / groups.outermost();
+  return shape;
+}
+
 // Groups within groups.
 template <Collective collective>
 Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
@@ -149,6 +155,14 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
   if (collective == Collective::reduce_scatter) shape.scratch_blocks = ranks / sizes[0];
   return shape;
 }
+
+// Up to where leaders take turns. Source: 4 ranks on two cores of an EPYC (Zen 5), plain buffers,
+// leaders_in_turn, leaders_direct_in_turn and leaders_direct, us: near cores 8 KiB 3.0, 3.1
+// and 4.7, 16 KiB 3.8, 3.6 and 5.6, 64 KiB 9.3, 7.0 and 9.4, 256 KiB 39.6, 29.5 and 31.0 (by
+// `direct` 33); far ones 8 KiB 5.6, 5.7 and 7.4, 64 KiB 20, 13.6 and 19.8, 192 KiB, without the
+// first, 37.2 and 38.4, 256 KiB 58 and 64 (by `direct` 49).
+constexpr std::size_t kInTurnBytes = 12 << 10;
+constexpr std::size_t kDirectInTurnBytes = 192 << 10;
 
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
@@ -171,12 +185,20 @@ constexpr Algorithm kTable[] = {
      "one rank of each group reduces for it, everybody reduces what those have", true},
     {"leaders_in_turn", Collective::all_reduce, leaders_in_turn, tell_leaders_in_turn_all_reduce,
      "as leaders_one_shot, of groups of two that share a core: who comes second leads", true,
-     Meeting::some, false, true},
+     Meeting::some, false, kInTurnBytes},
     {"leaders_direct", Collective::all_reduce, leaders_direct, tell_leaders_direct_all_reduce,
      "one rank of each group reduces for it, those then go direct, and tell their groups", true},
+    {"leaders_direct_in_turn", Collective::all_reduce, leaders_direct_in_turn,
+     tell_leaders_direct_in_turn_all_reduce,
+     "as leaders_direct, of groups of two that share a core: who comes second leads", true,
+     Meeting::some, false, kDirectInTurnBytes},
     {"leaders_in_order", Collective::all_reduce, leaders_direct, tell_leaders_in_order_all_reduce,
      "as leaders_direct, in the order of ranks where groups are powers of two", true, Meeting::some,
      true},
+    {"leaders_in_order_in_turn", Collective::all_reduce, leaders_direct_in_turn,
+     tell_leaders_in_order_in_turn_all_reduce,
+     "as leaders_in_order, of groups of two that share a core: who comes second leads", true,
+     Meeting::some, true, kDirectInTurnBytes},
     {"hierarchical", Collective::all_reduce, levels<Collective::all_reduce>,
      tell_hierarchical_all_reduce, "direct inside the node, ring across nodes", true},
 

@@ -37,7 +37,7 @@ bool QueueEndpoint::may_post(const Outbox& outbox) {
 // The peer was able to show it before it sent a frame in it.
 bool QueueEndpoint::find_outbox() {
   const std::size_t bytes = Outbox::bytes_of(consumer_.layout());
-  const std::byte* memory = import_memory(consumer_.outbox(), bytes);
+  std::byte* const memory = import_memory(consumer_.outbox(), bytes);
   if (memory != nullptr)
     consumer_.attach_outbox(memory, bytes);
   else

@@ -20,12 +20,17 @@ class QueueEndpoint : public Endpoint {
 
   void share_core() final { producer_.share_core(); }
   std::span<std::byte> reserve(std::size_t bytes) final {
-    const std::span<std::byte> room = producer_.reserve(bytes);
-    if (producer_.corrupt()) [[unlikely]]
+    std::byte* const borrowed = producer_.is_long(bytes) ? consumer_.borrow(bytes) : nullptr;
+    const std::span<std::byte> room = borrowed != nullptr
+                                          ? producer_.reserve_on_loan({borrowed, bytes})
+                                          : producer_.reserve(bytes);
+    if (producer_.corrupt() || consumer_.corrupt()) [[unlikely]]
       fail_corrupt();
     return peer_left_ ? send_to_one_who_left(room) : room;
   }
   void commit(std::uint32_t tag, std::size_t bytes) final {
+    if (producer_.is_on_loan()) [[unlikely]]
+      consumer_.use_loan();
     producer_.commit(tag, bytes);
     ring(doorbell_);
   }
@@ -69,6 +74,17 @@ class QueueEndpoint : public Endpoint {
     ring(doorbell_);
   }
   std::uint64_t sent() const { return producer_.sent(); }
+  // A place of the outbox, and which line of it that is, for the peer's next long frame.
+  // Requires  the peer was told of a frame in it; !lends().
+  void lend(std::span<std::byte> place, std::uint32_t line) {
+    if (failed()) return;
+    consumer_.lend(place);
+    producer_.lend(line);
+  }
+  bool lends() const { return consumer_.lends(); }
+  bool has_on_loan(const std::byte* place) const { return consumer_.has_lent(place); }
+  // The frame that is shown, if it lies in such a place.
+  std::span<std::byte> shown_on_loan() const { return consumer_.shown_on_loan(); }
   bool is_released(std::uint64_t frame) { return producer_.is_released(frame); }
 
   Rank peer() const { return peer_; }

@@ -7,7 +7,7 @@
 namespace tutti::transport::fifo {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3530717574747574;  // "tuttuq05"
+constexpr std::uint64_t kMagic = 0x3630717574747574;  // "tuttuq06"
 constexpr std::size_t kPageBytes = 4096;
 // Of a reserved payload, claimed at once: the consumer read these lines last. What is longer keeps
 // its writer busy long enough to claim the rest on the way.
@@ -48,6 +48,7 @@ void initialize(std::byte* memory, const Layout& layout) {
   control->released.value.store(0, std::memory_order_relaxed);
   control->outbox.offset.store(0, std::memory_order_relaxed);
   control->outbox.region.store(0, std::memory_order_relaxed);
+  control->loan.value.store(0, std::memory_order_relaxed);
   for (auto& value : control->signals.values) value.store(0, std::memory_order_relaxed);
   for (std::size_t cell = 0; cell < kCellCount; ++cell)
     new (memory + layout.cells_offset() + offset_of(cell)) Cell{};
@@ -109,6 +110,19 @@ void Producer::stay_in_used_memory() {
 void Producer::announce(const MemoryReference& outbox) {
   control_->outbox.offset.store(outbox.offset, std::memory_order_relaxed);
   control_->outbox.region.store(outbox.region, std::memory_order_relaxed);
+}
+
+std::span<std::byte> Producer::reserve_on_loan(std::span<std::byte> place) {
+  if (control_ == nullptr) return {};
+  if (!has_cell()) return full();
+  base::claim_line(cell_);
+  place_ = kOnLoan;
+  claim(place.data(), std::min(place.size(), kClaimedBytes));
+  return place;
+}
+
+void Producer::lend(std::uint32_t line) {
+  control_->loan.value.store(Loan{++loans_, line}.word(), std::memory_order_release);
 }
 
 std::span<std::byte> Producer::full() {

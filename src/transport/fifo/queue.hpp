@@ -9,7 +9,8 @@
 // the lines that follow, too: the consumer knows where they are before it knows what they hold, and
 // fetches all of them at once. Larger payloads lie one behind the other in a ring of bytes, each in
 // one piece, and their cell says where. What several peers get alike lies once in the sender's
-// outbox (outbox.hpp), and the cells say where. The consumer's position lies on a line of its own,
+// outbox (outbox.hpp), and the cells say where. One long frame at a time may lie in the consumer's
+// outbox, in a place that it has lent for that. The consumer's position lies on a line of its own,
 // which the producer reads only when it does not know of a cell that is free. Between two who
 // answer each other it always does: a frame says how many of the other direction's were released.
 //
@@ -18,8 +19,9 @@
 // spare cells. Each cell says which one the next frame will be in. When a frame is sent, the lines
 // of the next one are taken back from the consumer's cache, while there is time.
 //
-//   | description | released | outbox | signals  | cells ... | payloads ...                    |
-//     once          consumer   once     producer   producer    producer, read by the consumer
+//   | description | released | outbox | loan     | signals  | cells ... | payloads ...           |
+//     once          consumer   once     producer   producer   producer    producer, read by the
+//                                                                         consumer
 //
 // All that the other side wrote is checked before use: a peer gone mad is reported (corrupt()), and
 // costs neither a crash nor a read outside the queue.
@@ -79,6 +81,7 @@ struct alignas(kLineBytes) Cell {
 static_assert(sizeof(Cell) == kLineBytes);
 inline constexpr std::uint32_t kInCell = 0xffffffff;    // from the header on
 inline constexpr std::uint32_t kBehind = 0xfffffffe;    // from the next line on
+inline constexpr std::uint32_t kOnLoan = 0xfffffffd;    // in the consumer's outbox, where it said
 inline constexpr std::uint32_t kInOutbox = 0x80000000;  // and which line of it; none of the above
 
 inline constexpr std::uint32_t kNumberBits = 21;
@@ -139,9 +142,23 @@ struct Control {
   Description description;
   Counter released;  // by the consumer: frames
   Outbox outbox;     // by the producer
+  Counter loan;      // by the producer: the latest one; see Loan
   Signals signals;   // by the producer, indexed by Signal
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// A place of the producer's outbox in which the consumer may put one long frame, as if that were in
+// the queue of the other direction. What is made of the frame can be told others where it lies, and
+// no line of it has to be taken back for that from those who read another one.
+struct Loan {
+  std::uint32_t number = 0;  // from 1; none with 0
+  std::uint32_t line = 0;    // of the outbox
+
+  static Loan of(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word)};
+  }
+  std::uint64_t word() const { return std::uint64_t{number} << 32 | line; }
+};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 // Writes the head of a new queue. Requires `memory` zero-filled, aligned to a line, and
@@ -174,6 +191,10 @@ class Producer {
   // As Endpoint.
   std::span<std::byte> reserve(std::size_t bytes);
   void commit(std::uint32_t tag, std::size_t bytes);
+  // Whether a frame would lie in the ring; and room for one where the consumer lends it.
+  bool is_long(std::size_t bytes) const { return bytes > room_of(next_) - kTinyBytes; }
+  std::span<std::byte> reserve_on_loan(std::span<std::byte> place);
+  bool is_on_loan() const { return place_ == kOnLoan; }
   // As Endpoint. Requires  fits_cell(head.size(), body.size()).
   bool send(std::uint32_t tag, std::span<const std::byte> head, std::span<const std::byte> body);
   // The next one.
@@ -184,6 +205,8 @@ class Producer {
 
   // Of frames that lie in the outbox (outbox.hpp). Where it lies, before the first of them:
   void announce(const MemoryReference& outbox);
+  // A place of it for the consumer.
+  void lend(std::uint32_t line);
   // Whether there is room for one, whose cell is asked for; then the frame.
   // Ensures  sent() is its number, from 1.
   bool may_post();
@@ -243,6 +266,7 @@ class Producer {
   std::size_t spare_ = kCellCount - 1;
   Reuse reuse_ = Reuse::soon;
   std::uint32_t place_ = kInCell;  // of what is being built, unless it is in the ring
+  std::uint32_t loans_ = 0;
   bool shares_core_ = false;
   bool starved_ = false;
   std::uint64_t starved_at_ = 0;  // released_, when there was no room
@@ -276,10 +300,22 @@ class Consumer {
   bool wants_outbox() const { return wants_outbox_; }
   MemoryReference outbox() const;
   const Layout& layout() const { return layout_; }
-  void attach_outbox(const std::byte* memory, std::size_t bytes) {
+  void attach_outbox(std::byte* memory, std::size_t bytes) {
     outbox_ = {memory, bytes};
     wants_outbox_ = false;
   }
+
+  // Where the peer lends `bytes` for a frame to it; null where it does not. And that it was used.
+  std::byte* borrow(std::size_t bytes);
+  void use_loan() { used_loan_ = offered_loan_; }
+  // The other way round: the next frame that says so lies there.
+  void lend(std::span<std::byte> place) { lent_ = place; }
+  bool lends() const { return !lent_.empty(); }
+  bool has_lent(const std::byte* place) const {
+    return place == lent_.data() || place == returned_.data();
+  }
+  // The frame that is shown, if it lies where this side lent a place.
+  std::span<std::byte> shown_on_loan() const { return returned_; }
 
   // True once for every frame and every counter value that peek() and signalled() have not shown.
   bool news();
@@ -292,6 +328,7 @@ class Consumer {
 
  private:
   void fetch_early();
+  const std::byte* find_on_loan(std::size_t bytes);
   const std::byte* find_in_cell(std::size_t place, std::size_t bytes) const;
   const std::byte* find(std::size_t place, std::size_t bytes) const;
 
@@ -299,7 +336,11 @@ class Consumer {
   const std::byte* cells_ = nullptr;
   const Cell* cell_ = nullptr;  // of the next frame
   const std::byte* payloads_ = nullptr;
-  std::span<const std::byte> outbox_;
+  std::span<std::byte> outbox_;
+  std::span<std::byte> lent_;       // to the peer, until there is a frame in it,
+  std::span<std::byte> returned_;   // that frame, until it is released
+  std::uint32_t offered_loan_ = 0;  // by the peer, by number
+  std::uint32_t used_loan_ = 0;
   Layout layout_;
   std::uint64_t taken_ = 0;       // frames released
   std::uint64_t shown_ = 0;       // frames that were shown, now or before
@@ -361,7 +402,7 @@ inline std::span<std::byte> Producer::reserve(std::size_t bytes) {
   base::claim_line(cell_);
   place_ = bytes <= kTinyBytes ? kInCell : kBehind;
   if (place_ == kInCell) return {staging_, bytes};
-  if (bytes > room_of(next_) - kTinyBytes) return reserve_in_ring(bytes);
+  if (is_long(bytes)) return reserve_in_ring(bytes);
   claim(behind(), bytes);
   return {behind(), bytes};
 }
@@ -370,7 +411,7 @@ inline void Producer::commit(std::uint32_t tag, std::size_t bytes) {
   if (control_ == nullptr) return;
   if (place_ == kInCell) {
     std::memcpy(cell_->payload, staging_, kTinyBytes);
-  } else if (place_ != kBehind) {
+  } else if (place_ < kInOutbox) {
     written_ = reserved_ + (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
     carried_ += bytes;
   }
@@ -450,6 +491,17 @@ inline void Producer::signal(Signal which, std::uint64_t value) {
   control_->signals.values[static_cast<std::size_t>(which)].store(value, std::memory_order_release);
 }
 
+inline std::byte* Consumer::borrow(std::size_t bytes) {
+  if (control_ == nullptr || outbox_.empty()) return nullptr;
+  const Loan loan = Loan::of(control_->loan.value.load(std::memory_order_acquire));
+  if (loan.number == used_loan_) return nullptr;
+  offered_loan_ = loan.number;
+  const std::size_t begin = std::size_t{loan.line} * kLineBytes;
+  const bool fits = begin + layout_.frame_bytes_max <= outbox_.size();
+  corrupt_ |= !fits;
+  return fits && bytes <= layout_.frame_bytes_max ? outbox_.data() + begin : nullptr;
+}
+
 inline bool Consumer::readable() const {
   return control_ != nullptr && holds(cell_->number.load(std::memory_order_acquire), taken_ + 1);
 }
@@ -473,6 +525,8 @@ inline bool Consumer::peek(Frame& frame) {
   const std::byte* payload = nullptr;
   if (place >= kBehind) {
     payload = find_in_cell(place, bytes);
+  } else if (place == kOnLoan) {
+    payload = find_on_loan(bytes);
   } else {
     wants_outbox_ = place >= kInOutbox && outbox_.empty();
     if (wants_outbox_) [[unlikely]]
@@ -491,6 +545,14 @@ inline bool Consumer::peek(Frame& frame) {
   return true;
 }
 
+// The payload in what was lent, which comes back with it; null when nothing was. A frame may be
+// shown several times.
+inline const std::byte* Consumer::find_on_loan(std::size_t bytes) {
+  if (returned_.empty() && bytes <= lent_.size())
+    returned_ = std::exchange(lent_, std::span<std::byte>()).first(bytes);
+  return returned_.size() == bytes ? returned_.data() : nullptr;
+}
+
 // Where a payload in the cell begins; null when it is too long to be there.
 inline const std::byte* Consumer::find_in_cell(std::size_t place, std::size_t bytes) const {
   const std::size_t skipped = place == kBehind ? kTinyBytes : 0;
@@ -507,6 +569,7 @@ inline const std::byte* Consumer::find(std::size_t place, std::size_t bytes) con
 
 inline void Consumer::release() {
   if (control_ == nullptr) return;
+  returned_ = {};
   taken_ += 1;
   next_ = cell_after(number_);
   cell_ = reinterpret_cast<const Cell*>(cells_ + offset_of(next_));

@@ -113,6 +113,10 @@ class MemoryTransport final : public Transport {
                                        std::size_t bytes) override {
     return outbox().reserve(endpoints, bytes);
   }
+  std::span<std::byte> reserve_in_place(std::span<Endpoint* const> endpoints, Endpoint& from,
+                                        std::size_t bytes) override {
+    return outbox().reserve_in_place(endpoints, from, bytes);
+  }
   void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                       std::size_t bytes) override {
     outbox().commit(endpoints, tag, bytes);

@@ -164,6 +164,11 @@ class ShmTransport final : public Transport {
     if (!outbox_ && !make_outbox()) return {};
     return outbox_->reserve(endpoints, bytes);
   }
+  std::span<std::byte> reserve_in_place(std::span<Endpoint* const> endpoints, Endpoint& from,
+                                        std::size_t bytes) override {
+    if (!outbox_) return {};
+    return outbox_->reserve_in_place(endpoints, from, bytes);
+  }
   void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                       std::size_t bytes) override {
     outbox_->commit(endpoints, tag, bytes);

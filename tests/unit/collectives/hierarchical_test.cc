@@ -51,7 +51,7 @@ TEST(Hierarchical, GroupsWithinGroupsAreProved) {
       {24, GroupSizes({2, 3, 2})},
   };
   for (const Algorithm* algorithm : grouped()) {
-    if (algorithm->in_turn) continue;  // its groups are of two
+    if (algorithm->in_turn()) continue;  // its groups are of two
     for (const auto& [ranks, groups] : worlds)
       for (Rank root = 0; root < (has_root(algorithm->collective) ? ranks : 1); ++root)
         ASSERT_NO_FATAL_FAILURE(prove(*algorithm, ranks, root, groups));

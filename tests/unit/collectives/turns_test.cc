@@ -212,9 +212,9 @@ TEST(Turns, SharedCoresReduceAmongThemselvesFirst) {
       return (*planner.plan({Collective::all_reduce, bytes / 4}, 0))->algorithm;
     };
     EXPECT_EQ(chosen(8), ranks == 4 ? "leaders_in_turn" : "one_shot") << ranks;
-    EXPECT_EQ(chosen(8 << 10), ranks == 4 ? "leaders_in_turn" : "leaders_one_shot") << ranks;
-    EXPECT_EQ(chosen(32 << 10), ranks == 4 ? "leaders_in_turn" : "leaders_direct") << ranks;
-    EXPECT_EQ(chosen(64 << 10), "leaders_direct") << ranks;
+    EXPECT_EQ(chosen(4 << 10), ranks == 4 ? "leaders_in_turn" : "leaders_one_shot") << ranks;
+    EXPECT_EQ(chosen(32 << 10), ranks == 4 ? "leaders_direct_in_turn" : "leaders_direct") << ranks;
+    EXPECT_EQ(chosen(64 << 10), ranks == 4 ? "leaders_direct_in_turn" : "leaders_direct") << ranks;
     EXPECT_EQ(chosen(1 << 20), "hierarchical") << ranks;
   }
 }

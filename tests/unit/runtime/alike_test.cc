@@ -63,10 +63,27 @@ TEST(Alike, BeginsACall) {
     return written_once(calls, 4, count);
   };
   EXPECT_EQ(once("leaders_one_shot", 4096, 65536), 4U) << "one slice in each of four calls";
-  EXPECT_EQ(once("leaders_direct", 4096, 65536), 0U) << "a leader's other messages come before";
+  EXPECT_EQ(once("leaders_direct", 4096, 65536), 4U) << "to another leader it is the second";
   EXPECT_EQ(once("one_shot", 4096, 65536), 4U);
   EXPECT_EQ(once("one_shot", 1024, 8192), 0U) << "the record does not fit besides";
   EXPECT_GT(once("one_shot", 5003, 8192), 4U) << "the first slice, or only those after it";
+}
+
+// From the second call on it lies where the other leader's sum came, in slices or not; short ones
+// have cells of their own.
+TEST(Alike, TakesThePlaceOfWhatItIsMadeOf) {
+  const auto in_place = [](std::string_view algorithm, std::size_t count, std::size_t frame_bytes) {
+    Calls calls{Collective::all_reduce, algorithm, false, false, frame_bytes};
+    calls.group = 2;
+    Rounds rounds(calls, 4, count, false, never);
+    for (int call = 0; call < 12; ++call) rounds.all_the_general_way();
+    return rounds.written_in_place(0);
+  };
+  EXPECT_EQ(in_place("leaders_direct", 8192, 65536), 11U);
+  EXPECT_EQ(in_place("leaders_in_order", 8192, 65536), 11U);
+  EXPECT_GT(in_place("leaders_direct", 16384, 8192), 11U) << "four slices";
+  EXPECT_EQ(in_place("leaders_direct", 1024, 65536), 0U);
+  EXPECT_EQ(in_place("leaders_one_shot", 8192, 65536), 0U) << "others need what it came from";
 }
 
 // More slices than have places: some go through queues one by one, and then there is no room at

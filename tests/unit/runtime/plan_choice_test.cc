@@ -298,6 +298,35 @@ TEST(PlanChoice, CallsAreMadeByEachOfTheirPlans) {
   }
 }
 
+// Nothing is met in calls through queues, which may be made of memory that could be addressed; but
+// rank 0 sees what its own is, should that change meanwhile.
+TEST(PlanChoice, PlansThroughQueuesMayBeQuickerThanWhatAddresses) {
+  for (const int ranks : {2, 4, 5}) {
+    bool shared = true;
+    Calls calls{Collective::all_reduce, "direct", true};
+    calls.plain = "tree";
+    calls.others = {"ring"};
+    calls.others_queue = true;
+    Rounds rounds(calls, ranks, 1009, false, [&] { return shared; });
+    const auto call = [&] {
+      ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+      for (Rank r = 0; r < ranks; ++r)
+        EXPECT_EQ(rounds.executor(r).plan_number(), rounds.executor(0).plan_number());
+    };
+    int by_queues = 0;
+    for (int i = 0; i < 4 * PlanChoice::kCallsOfTry; ++i) {
+      ASSERT_NO_FATAL_FAILURE(call());
+      by_queues += rounds.executor(0).plan_number() == 1 ? 1 : 0;
+      for (Rank r = 0; r < ranks; ++r) EXPECT_FALSE(rounds.executor(r).uses_plain_plan());
+    }
+    EXPECT_GE(by_queues, PlanChoice::kCallsOfTry);
+    while (rounds.executor(0).plan_number() != 1) ASSERT_NO_FATAL_FAILURE(call());
+    shared = false;
+    for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(call());
+    for (Rank r = 0; r < ranks; ++r) EXPECT_TRUE(rounds.executor(r).uses_plain_plan());
+  }
+}
+
 // Who waits long for a rank asks whether it makes the same call.
 TEST(PlanChoice, InquiriesAreOfThePlanThatIsUsed) {
   Calls calls{Collective::all_reduce, "direct", true};

@@ -57,6 +57,14 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     if (refuses_ && refuses_()) return {};
     return inner().reserve_for_all(inner_ones(endpoints), bytes);
   }
+  std::span<std::byte> reserve_in_place(std::span<Endpoint* const> endpoints, Endpoint& from,
+                                        std::size_t bytes) override {
+    if (refuses_ && refuses_()) return {};
+    const std::span<std::byte> room = inner().reserve_in_place(
+        inner_ones(endpoints), static_cast<PrivateEndpoint&>(from).inner(), bytes);
+    if (room.data() != nullptr) ++in_place_;
+    return room;
+  }
   void commit_for_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
                       std::size_t bytes) override {
     ++for_all_;
@@ -64,6 +72,8 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   }
   // Frames that were written once for several peers.
   std::size_t for_all() const { return for_all_; }
+  // Those of them that took the place of a peer's.
+  std::size_t in_place() const { return in_place_; }
 
  private:
   class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
@@ -114,6 +124,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   Refuses refuses_;
   Attached* attached_;
   std::size_t for_all_ = 0;
+  std::size_t in_place_ = 0;
   std::vector<Endpoint*> inner_ones_;
   std::map<std::pair<Rank, int>, std::unique_ptr<Endpoint>> endpoints_;
 };

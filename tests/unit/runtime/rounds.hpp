@@ -31,6 +31,7 @@ struct Calls {
   Moved* moved = nullptr;       // the transport moves long messages itself
   std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
   std::vector<std::string_view> others = {};  // that may be quicker than either
+  bool others_queue = false;                  // go through queues where the usual one does not
   int group = 1;                              // ranks of one, for algorithms that go by them
   Rank never_shares = -1;       // its buffers no peer can address, whatever the others'
   bool (*refuses)() = nullptr;  // whether the next message finds no room
@@ -81,7 +82,7 @@ class Rounds {
                         share(std::move(programs[idx(r)])),
                         42});
       plans_.back().all_meet = (*algorithm)->all_meet();
-      if ((*algorithm)->in_turn) {
+      if ((*algorithm)->in_turn()) {
         const auto odd = *collectives::build(**algorithm, ranks, 1, calls.group);
         plans_.back().odd = share(collectives::lower(odd, r));
       }
@@ -90,7 +91,7 @@ class Rounds {
       if (calls.plain.empty()) continue;
       const auto plain = plan_of(calls, calls.plain, r, false);
       for (const std::string_view other : calls.others) {
-        plans_.back().others.push_back(plan_of(calls, other, r, direct_));
+        plans_.back().others.push_back(plan_of(calls, other, r, direct_ && !calls.others_queue));
         plain->others.push_back(plan_of(calls, other, r, false));
       }
       plans_.back().plain = plain;
@@ -100,6 +101,8 @@ class Rounds {
   int ranks() const { return shape_.ranks; }
   // Frames that this rank wrote once for several peers. Requires  memory that is not shared.
   std::size_t written_once(Rank rank) const { return private_[idx(rank)]->for_all(); }
+  // Those of them that took the place of a peer's.
+  std::size_t written_in_place(Rank rank) const { return private_[idx(rank)]->in_place(); }
   Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
   const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
   // What `by` was told by `from`.

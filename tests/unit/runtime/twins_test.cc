@@ -177,18 +177,22 @@ void loop(Communicator& comm) {
 TEST(Twins, LoopsOfProcesses) {
   const std::vector<base::Core> cores = base::allowed_cores();
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
-  CommunicatorOptions options;
-  options.algorithm = "leaders_in_turn";
   const auto bind = [&](Rank rank) {
     if (!base::bind_to(std::span(cores[idx(rank / 2)]).first(1)).ok()) std::abort();
   };
-  EXPECT_TRUE(on_processes(
-      4, options,
-      [](Communicator& comm) {
-        loop(comm);
-        return !::testing::Test::HasFailure();
-      },
-      bind));
+  for (const char* algorithm :
+       {"leaders_in_turn", "leaders_direct_in_turn", "leaders_in_order_in_turn"}) {
+    CommunicatorOptions options;
+    options.algorithm = algorithm;
+    EXPECT_TRUE(on_processes(
+        4, options,
+        [](Communicator& comm) {
+          loop(comm);
+          return !::testing::Test::HasFailure();
+        },
+        bind))
+        << algorithm;
+  }
 }
 
 }  // namespace

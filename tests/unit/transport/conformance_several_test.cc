@@ -178,6 +178,72 @@ TEST_P(TransportConformance, FramesAreBuiltOnceForSeveralPeers) {
   EXPECT_GT(refused, 0U) << "room is limited";
 }
 
+// Rank 1's frames go to rank 0, who tells all what it makes of them: where they lie, once it has
+// asked for that. Others come between, some that are not made of anything, and all are released
+// late.
+TEST_P(TransportConformance, FramesTakeThePlaceOfWhatTheyAreMadeOf) {
+  constexpr std::size_t kLongest = 16384;
+  make(3, 1, kLongest, 4 * kLongest);
+  const std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};
+  Endpoint& to_leader = endpoint(1, 0);
+  std::minstd_rand random(11);
+  static constexpr std::uint64_t kFrames = 400;
+  std::uint64_t given = 0;
+  std::uint64_t taken = 0;
+  std::uint64_t in_place = 0;
+  std::vector<std::size_t> given_sizes;
+  std::vector<std::size_t> sizes;  // of what rank 0 told
+  std::array<std::uint64_t, 3> received = {};
+  const auto give = [&] {
+    const std::size_t bytes = random() % 5 == 0 ? random() % 3000 + 1 : kLongest - random() % 9000;
+    if (!try_send(to_leader, 5, given, bytes)) return;
+    given_sizes.push_back(bytes);
+    ++given;
+  };
+  const auto take = [&] {
+    Frame frame;
+    if (!out[0]->peek(frame)) return;
+    const std::size_t bytes = given_sizes[taken];
+    ASSERT_EQ(frame.payload.size(), bytes);
+    ASSERT_TRUE(holds(frame.payload, 5, taken)) << "frame " << taken;
+    if (random() % 4 != 0) {
+      const std::size_t made = random() % 6 == 0 ? bytes / 2 + 1 : bytes;
+      std::span<std::byte> room = transport(0).reserve_in_place(out, *out[0], made);
+      if (room.data() != nullptr) {
+        ++in_place;
+        ASSERT_EQ(room.data(), frame.payload.data());
+        ASSERT_EQ(room.size(), bytes);
+      } else {
+        room = transport(0).reserve_for_all(out, made);
+      }
+      if (room.data() == nullptr) return;
+      fill(room, 3, sizes.size());
+      transport(0).commit_for_all(out, static_cast<std::uint32_t>(sizes.size()), made);
+      sizes.push_back(made);
+    }
+    out[0]->release();
+    ++taken;
+  };
+  const auto hear = [&](Rank rank) {
+    Frame frame;
+    std::uint64_t& number = received[index(rank)];
+    if (number == sizes.size() || random() % 3 == 0 || !endpoint(rank, 0).peek(frame)) return;
+    EXPECT_EQ(frame.payload.size(), sizes[number]);
+    EXPECT_TRUE(holds(frame.payload, 3, number)) << "rank " << rank << ", " << number;
+    endpoint(rank, 0).release();
+    ++number;
+  };
+  const bool can = writes_once(GetParam().name);
+  ASSERT_TRUE(eventually([&] {
+    if (!can || HasFailure()) return true;
+    if (given < kFrames && random() % 2 == 0) give();
+    if (taken < given) take();
+    for (const Rank rank : {1, 2}) hear(rank);
+    return taken == kFrames && received[1] == sizes.size() && received[2] == sizes.size();
+  }));
+  EXPECT_EQ(in_place > kFrames / 4, can) << in_place;
+}
+
 TEST_P(TransportConformance, NoFrameIsBuiltWhereOnePeerHasNoRoom) {
   make(3);
   std::vector<Endpoint*> out = {&endpoint(0, 1), &endpoint(0, 2)};

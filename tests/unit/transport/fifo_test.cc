@@ -383,14 +383,14 @@ TEST_F(QueueTest, NonsenseInACellIsReportedAndNotRead) {
   for (const Damage damage :
        {Damage{kWarmBytes + 1, kInCell}, Damage{0xffffffff, kInCell}, Damage{0xffffffff, kBehind},
         Damage{kWarmBytes - kTinyBytes + 1, kBehind}, Damage{8193, 0}, Damage{64, 384},
-        Damage{8192, 257}, Damage{1, 0xfffffffd}, Damage{1, kInOutbox + 4}, Damage{257, kInOutbox},
-        Damage{65, kInOutbox + 3}, Damage{0xffffffff, kInOutbox}}) {
+        Damage{8192, 257}, Damage{1, 0xfffffffc}, Damage{1, kOnLoan}, Damage{1, kInOutbox + 4},
+        Damage{257, kInOutbox}, Damage{65, kInOutbox + 3}, Damage{0xffffffff, kInOutbox}}) {
     make(8192, 16384);
     producer_ = Producer();
     consumer_ = Consumer();
     producer_.attach(memory_.get(), layout_);
     consumer_.attach(memory_.get(), layout_);
-    const std::vector<std::byte> outbox(256);
+    std::vector<std::byte> outbox(256);
     consumer_.attach_outbox(outbox.data(), outbox.size());
     ASSERT_TRUE(send(6000, 1));
     cell(0).bytes = damage.bytes;
@@ -412,7 +412,7 @@ TEST_F(QueueTest, AFrameInAnOutboxIsShownOnceTheOutboxIs) {
   EXPECT_FALSE(consumer_.corrupt());
   ASSERT_TRUE(consumer_.wants_outbox());
   EXPECT_EQ(consumer_.outbox(), (MemoryReference{.region = 7, .offset = 4711}));
-  const std::vector<std::byte> outbox(256);
+  std::vector<std::byte> outbox(256);
   consumer_.attach_outbox(outbox.data(), outbox.size());
   ASSERT_TRUE(consumer_.peek(frame));
   EXPECT_EQ(frame.tag, 9u);
@@ -421,6 +421,59 @@ TEST_F(QueueTest, AFrameInAnOutboxIsShownOnceTheOutboxIs) {
   EXPECT_FALSE(producer_.is_released(1));
   consumer_.release();
   EXPECT_TRUE(producer_.is_released(1));
+}
+
+// A frame in a place that the consumer has lent, which is shown as often as it is looked at, and
+// once for each loan.
+TEST_F(QueueTest, AFrameOnLoanLiesWhereItWasLent) {
+  make(8192, 16384);
+  std::vector<std::byte> place(8192);
+  for (int loan = 0; loan < 3; ++loan) {
+    EXPECT_FALSE(consumer_.lends());
+    consumer_.lend(place);
+    EXPECT_TRUE(consumer_.lends() && consumer_.has_lent(place.data()));
+    const auto room = producer_.reserve_on_loan(std::span(place).first(7000));
+    ASSERT_EQ(room.data(), place.data());
+    EXPECT_TRUE(producer_.is_on_loan());
+    producer_.commit(5, 7000);
+    ASSERT_TRUE(send(6000, 1)) << "others follow in the ring";
+    EXPECT_FALSE(producer_.is_on_loan());
+    Frame frame;
+    for (int look = 0; look < 2; ++look) {
+      ASSERT_TRUE(consumer_.peek(frame));
+      EXPECT_EQ(frame.payload.data(), place.data());
+      EXPECT_EQ(frame.payload.size(), 7000u);
+      EXPECT_EQ(consumer_.shown_on_loan().data(), place.data());
+      EXPECT_FALSE(consumer_.lends());
+      EXPECT_TRUE(consumer_.has_lent(place.data())) << "until the frame is released";
+    }
+    consumer_.release();
+    EXPECT_FALSE(consumer_.has_lent(place.data()));
+    EXPECT_TRUE(receive(6000, 1));
+    EXPECT_TRUE(consumer_.shown_on_loan().empty());
+  }
+}
+
+// What the peer lends is taken once, and only where it lies in what the peer has shown.
+TEST_F(QueueTest, ALoanIsTakenOnce) {
+  make(8192, 16384);
+  std::vector<std::byte> outbox(3 * 8192);
+  EXPECT_EQ(consumer_.borrow(5000), nullptr);
+  producer_.lend(0);
+  EXPECT_EQ(consumer_.borrow(5000), nullptr) << "it was not shown yet";
+  consumer_.attach_outbox(outbox.data(), outbox.size());
+  EXPECT_EQ(consumer_.borrow(5000), outbox.data());
+  EXPECT_EQ(consumer_.borrow(8192), outbox.data()) << "it was not used";
+  EXPECT_EQ(consumer_.borrow(8193), nullptr);
+  consumer_.use_loan();
+  EXPECT_EQ(consumer_.borrow(5000), nullptr);
+  producer_.lend(256);
+  EXPECT_EQ(consumer_.borrow(8192), outbox.data() + 256 * kLineBytes);
+  consumer_.use_loan();
+  EXPECT_FALSE(consumer_.corrupt());
+  producer_.lend(257);
+  EXPECT_EQ(consumer_.borrow(64), nullptr) << "no place for the longest frame";
+  EXPECT_TRUE(consumer_.corrupt());
 }
 
 TEST_F(QueueTest, AnImpossiblePositionIsReported) {

@@ -1,0 +1,90 @@
+// planner_others.cc: the further plans of a call besides the one that is predicted to be the
+// quickest: one for plain memory, and those that calls try because the model cannot know.
+#include <algorithm>
+#include <utility>
+
+#include "collectives/planner_state.hpp"
+
+namespace tutti::collectives {
+namespace {
+
+// What the model cannot know, a program's calls find out, if they are not too long for it: of so
+// many bytes at most, by so many further plans, none of which is to take more than so many times
+// what the best is predicted to take. Source: as above, 64 to 128 KiB on two hosts; the quickest of
+// what was tried took 0.74 to 1 of what was chosen took, and was another one on each.
+constexpr std::size_t kTriedBytes = 128 * 1024;
+constexpr std::size_t kOthersMax = 3;
+constexpr double kOthersTime = 2;
+
+// Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
+// order, by leaders that take no turns. Source: two cores of an EPYC, leaders_in_order, without
+// such a plan and with it, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and 51, 1
+// MiB 241 and 208, 4 MiB 1925 and 1463, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163 and
+// 256, 1 MiB 811 and 568, 4 MiB 4513 and 3902.
+constexpr std::size_t kOrderedPlainBytes = 64 * 1024;
+constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
+
+}  // namespace
+
+// Whether calls find out which of several plans is the quickest: those for which it matters that
+// all sums are made alike are made by one, and so are those whose algorithm somebody has settled.
+bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices) const {
+  return form_of(query) == ReductionForm::any && query.bytes() <= kTriedBytes &&
+         options.algorithm.empty() && !choices.by_measurement;
+}
+
+// The best by other algorithms, of what is sorted by time but for the first, which is the choice.
+std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
+  std::vector<Choice> others;
+  const auto is_known = [&](const Choice& choice) {
+    const auto same = [&](const Choice& other) {
+      return other.entry->algorithm == choice.entry->algorithm;
+    };
+    return same(sorted.front()) || std::any_of(others.begin(), others.end(), same);
+  };
+  for (const Choice& choice : sorted) {
+    if (others.size() == kOthersMax) break;
+    if (choice.not_possible.empty() && choice.time_ns <= kOthersTime * sorted.front().time_ns &&
+        !is_known(choice))
+      others.push_back(choice);
+  }
+  return others;
+}
+
+// What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the
+// further ones that are to be tried. Only of what all ranks can agree on (runtime/plan_choice.hpp),
+// and where ranks share cores.
+std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choices& choices) {
+  const Choice& usual = choices.list.front();
+  if (!plain_machine || query.collective != Collective::all_reduce || query.varied ||
+      !usual.settings.direct)
+    return {};
+  const bool in_order = form_of(query) != ReductionForm::any;
+  const std::size_t each = query.bytes() / static_cast<std::size_t>(ranks());
+  const bool between = each >= kOrderedPlainBytes && each <= kOrderedPlainBytesMax;
+  const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
+  if (!entries.ok()) return {};
+  std::vector<Choice> found;
+  for (const std::unique_ptr<Entry>& entry : **entries) {
+    const bool needed = needless(*entry->algorithm, query, true).empty();
+    const bool for_less = entry->algorithm->in_turn() && !entry->algorithm->for_order_only;
+    const bool tried = for_less && tries_others(query, choices);
+    if (!entry->not_priced.empty() || (!needed && !tried)) continue;
+    if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty() ||
+                     !(between || entry->algorithm->in_turn())))
+      continue;
+    Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
+    if (!choice.not_possible.empty()) continue;
+    choice.only_tried = !needed;
+    found.push_back(std::move(choice));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Choice& x, const Choice& y) { return x.time_ns < y.time_ns; });
+  const auto first = std::find_if(found.begin(), found.end(),
+                                  [](const Choice& choice) { return !choice.only_tried; });
+  if (first == found.end()) return {};
+  std::rotate(found.begin(), first, first + 1);
+  return found;
+}
+
+}  // namespace tutti::collectives
