@@ -206,7 +206,7 @@ std::string Planner::State::needless(const Algorithm& algorithm, const PlanQuery
   std::size_t most = algorithm.in_turn_bytes;
   if (!plain && options.direct_possible) most = std::min(most, kQueuedInTurnBytes);
   if (algorithm.in_turn() && query.bytes() > most)
-    return fmt::format("is for up to {} KiB, unless calls find it to be quicker", most >> 10);
+    return fmt::format("is for up to {} KiB", most >> 10);
   return {};
 }
 
@@ -480,7 +480,7 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
                               best.entry->algorithm->name, best.not_possible));
   const bool ordered = form_of(query) != ReductionForm::any;
   const auto plan = state_->make_plan(best, ordered, rank);
-  if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
+  if (const auto plain = state_->plain_choices(query, best); !plain.empty()) {
     const bool tries = state_->tries_others(query, *choices);
     const auto made = state_->make_plan(plain.front(), ordered, rank);
     const auto add = [&](Plan& to, const std::vector<Choice>& sorted) {

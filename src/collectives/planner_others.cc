@@ -33,7 +33,7 @@ bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices
          options.algorithm.empty() && !choices.by_measurement;
 }
 
-// The best by other algorithms, of what is sorted by time but for the first, which is the choice.
+// The best by other algorithms, of what is sorted by time; the first is the choice.
 std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
   std::vector<Choice> others;
   const auto is_known = [&](const Choice& choice) {
@@ -54,8 +54,7 @@ std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
 // What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the
 // further ones that are to be tried. Only of what all ranks can agree on (runtime/plan_choice.hpp),
 // and where ranks share cores.
-std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choices& choices) {
-  const Choice& usual = choices.list.front();
+std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choice& usual) {
   if (!plain_machine || query.collective != Collective::all_reduce || query.varied ||
       !usual.settings.direct)
     return {};
@@ -66,24 +65,15 @@ std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const 
   if (!entries.ok()) return {};
   std::vector<Choice> found;
   for (const std::unique_ptr<Entry>& entry : **entries) {
-    const bool needed = needless(*entry->algorithm, query, true).empty();
-    const bool for_less = entry->algorithm->in_turn() && !entry->algorithm->for_order_only;
-    const bool tried = for_less && tries_others(query, choices);
-    if (!entry->not_priced.empty() || (!needed && !tried)) continue;
+    if (!entry->not_priced.empty() || !needless(*entry->algorithm, query, true).empty()) continue;
     if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty() ||
                      !(between || entry->algorithm->in_turn())))
       continue;
     Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
-    if (!choice.not_possible.empty()) continue;
-    choice.only_tried = !needed;
-    found.push_back(std::move(choice));
+    if (choice.not_possible.empty()) found.push_back(std::move(choice));
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Choice& x, const Choice& y) { return x.time_ns < y.time_ns; });
-  const auto first = std::find_if(found.begin(), found.end(),
-                                  [](const Choice& choice) { return !choice.only_tried; });
-  if (first == found.end()) return {};
-  std::rotate(found.begin(), first, first + 1);
   return found;
 }
 

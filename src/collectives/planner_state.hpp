@@ -54,7 +54,6 @@ struct Choice {
   double overhead_ns = 0;  // part of slice.busy_ns
   std::size_t slices = 0;  // on all channels
   std::string not_possible;
-  bool only_tried = false;  // never chosen before calls have found it to be quicker
 };
 
 struct Choices {
@@ -111,7 +110,7 @@ struct Planner::State {
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
   bool tries_others(const PlanQuery& query, const Choices& choices) const;
   static std::vector<Choice> others(const std::vector<Choice>& sorted);
-  std::vector<Choice> plain_choices(const PlanQuery& query, const Choices& choices);
+  std::vector<Choice> plain_choices(const PlanQuery& query, const Choice& usual);
   Machine& machine_of(Pricing pricing) {
     return pricing == Pricing::plain ? *plain_machine : machine;
   }
