@@ -10,9 +10,9 @@ namespace {
 
 // What the model cannot know, a program's calls find out, if they are not too long for it: of so
 // many bytes at most, by so many further plans, none of which is to take more than so many times
-// what the best is predicted to take. Source: 4 ranks on two cores of two EPYC hosts, 64 to 128 KiB:
-// the quickest of what was tried took 0.74 to 1 of what was chosen took, and was another one on
-// each; 256 KiB of plain memory between far cores of a third, 0.75.
+// what the best is predicted to take. Source: 4 ranks on two cores of two EPYC hosts, 64 to 128
+// KiB: the quickest of what was tried took 0.74 to 1 of what was chosen took, and was another one
+// on each; 256 KiB of plain memory between far cores of a third, 0.75.
 constexpr std::size_t kTriedBytes = 256 * 1024;
 constexpr std::size_t kOthersMax = 3;
 constexpr double kOthersTime = 2;

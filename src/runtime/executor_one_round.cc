@@ -134,7 +134,9 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
   return {own_memory(send.buffer) + send.offset, send.bytes};
 }
 
-// Also `to` gets the result, if it is not null: a place from which other cores read it.
+// Also `to` gets the result, if it is not null: a place from which other cores read it. Of 4 KiB, to
+// find out how that is stored costs what it gains: 4 ranks on two cores of an EPYC, near 2.31 us
+// and 2.23 without, far 3.55 and 3.6.
 void Executor::run_action(const OneRound::Action& action, std::byte* to) {
   source_pointers_.clear();
   destination_pointers_.clear();
@@ -149,7 +151,7 @@ void Executor::run_action(const OneRound::Action& action, std::byte* to) {
     if (action.kind != StepKind::copy || memory != source_pointers_.front())
       destination_pointers_.add(memory);
   }
-  if (to != nullptr && action.elements * element_bytes_ >= StoreChoice::kLeastBytes) {
+  if (to != nullptr && action.elements * element_bytes_ > StoreChoice::kLeastBytes) {
     far_pointers_.clear();
     far_pointers_.add(to);
     far_is_queued_ = true;

@@ -162,7 +162,8 @@ inline std::span<std::byte> Outbox::reserve_in_place(std::span<Endpoint* const> 
   const std::span<std::byte> shown = peer->shown_on_loan();
   if (shown.size() != bytes || !can_tell(endpoints, *this)) return {};
   in_slot_ = false;
-  reserved_ = static_cast<std::size_t>(shown.data() - memory_ - long_at(0)) / frame_bytes_max_;
+  const auto at = static_cast<std::size_t>(shown.data() - memory_);
+  reserved_ = (at - long_at(0)) / frame_bytes_max_;
   return shown;
 }
 

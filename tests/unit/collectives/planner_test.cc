@@ -287,7 +287,7 @@ TEST(Planner, PlainMemoryHasAPlanInOrder) {
 // through queues.
 TEST(Planner, PairsThatShareOutLeadInTurn) {
   Planner planner = neighbours_first(4);
-  for (const std::size_t kib : {16, 32, 64, 96, 128, 256}) {
+  for (const std::size_t kib : {16UL, 32UL, 64UL, 96UL, 128UL, 256UL}) {
     SCOPED_TRACE(kib);
     PlanQuery query = all_reduce(kib << 10);
     for (const bool in_order : {false, true}) {

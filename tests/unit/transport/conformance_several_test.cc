@@ -237,11 +237,11 @@ TEST_P(TransportConformance, FramesTakeThePlaceOfWhatTheyAreMadeOf) {
   ASSERT_TRUE(eventually([&] {
     if (!can || HasFailure()) return true;
     if (given < kFrames && random() % 2 == 0) give();
-    if (taken < given) take();
+    if (taken < given && random() % 3 == 0) take();  // behind, at times
     for (const Rank rank : {1, 2}) hear(rank);
     return taken == kFrames && received[1] == sizes.size() && received[2] == sizes.size();
   }));
-  EXPECT_EQ(in_place > kFrames / 4, can) << in_place;
+  EXPECT_EQ(in_place > kFrames / 20, can) << in_place;
 }
 
 TEST_P(TransportConformance, NoFrameIsBuiltWhereOnePeerHasNoRoom) {
