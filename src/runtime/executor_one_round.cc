@@ -134,8 +134,8 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
   return {own_memory(send.buffer) + send.offset, send.bytes};
 }
 
-// Also `to` gets the result, if it is not null: a place from which other cores read it. Up to 4 KiB,
-// to find out how that is best stored costs what it gains.
+// Also `to` gets the result, if it is not null: a place from which other cores read it. Up to 4
+// KiB, to find out how that is best stored costs what it gains.
 void Executor::run_action(const OneRound::Action& action, std::byte* to) {
   source_pointers_.clear();
   destination_pointers_.clear();
