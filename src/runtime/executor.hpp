@@ -32,6 +32,7 @@
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
 #include "runtime/direct_round.hpp"
+#include "runtime/executor_options.hpp"
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
@@ -73,17 +74,6 @@ struct Call {
   std::size_t element_bytes() const {
     return size_of(signature.type) * (custom == nullptr ? 1 : custom->width);
   }
-};
-
-// Numbers that never change what is computed, only how fast.
-struct ExecutorOptions {
-  // Calls whose results have so many bytes store past the caches; somewhat smaller ones, if that is
-  // found to be quicker (stream_choice.hpp).
-  std::size_t streaming_bytes = std::size_t{24} << 20;
-  // Which way large stores to other cores go; without, the one that is found to be quicker.
-  std::optional<kernels::StoreHint> far_stores;
-  // Whether copies are loaded that could be stored, the same on all ranks; without, as is agreed.
-  std::optional<bool> pulls;
 };
 
 // One per communicator and rank; runs one call at a time.
@@ -354,9 +344,11 @@ class Executor {
   void add_destination(const CallOperand& operand, std::byte* destination);
   void compute(StepKind kind, bool finish, std::size_t elements);
   void store_far(kernels::StoreHint way, StepKind kind, bool finish, std::size_t elements);
-  void store_through_caches(StepKind kind, bool finish, std::size_t elements);
+  void store_through_caches(kernels::StoreHint way, StepKind kind, bool finish,
+                            std::size_t elements);
+  void store_own(StepKind kind, bool finish, std::size_t elements);
   void store_where_quicker(StepKind kind, bool finish, std::size_t elements);
-  void store_past_caches(StepKind kind, bool finish, std::size_t elements);
+  void store_apart(kernels::StoreHint way, StepKind kind, bool finish, std::size_t elements);
   void store(StepKind kind, bool finish, std::size_t elements, kernels::StoreHint stores);
   // Peers' memory was read before what is asked next: first the data, then the word.
   static void end_reading() {
@@ -584,6 +576,7 @@ class Executor {
   Pointers<std::byte> destination_pointers_;
   Pointers<std::byte> far_pointers_;  // destinations that go to other cores
   bool far_is_queued_ = false;        // at least one of them is in a queue
+  bool source_is_far_ = false;        // at least one source was stored by another core
   // In calls that attach: the source lies in that peer's process; null: it does not.
   std::vector<Endpoint*> attached_sources_;
   std::vector<std::pair<Endpoint*, std::byte*>> attached_destinations_;

@@ -63,6 +63,7 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& usua
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   actions_done_ = ends_heard_ = posted_ = 0;
   while (posted_ < peers_.size() && post_record(posted_)) ++posted_;
+  if (is_timed()) all_there_ = flight::ticks();  // unless one is waited for
   if (posted_ == peers_.size()) run_actions(direct_round_.early());
   return true;
 }
@@ -103,10 +104,14 @@ bool Executor::find_direct_again(int looks) {
 bool Executor::await_record(std::size_t peer, int& looks) {
   Peer& p = peers_[peer];
   Frame frame;
+  bool waited = false;
   while (!p.endpoint->peek(frame)) {
     if (p.is_neighbour || --looks < 0) return false;
     base::pause_core();
+    waited = true;
   }
+  // Else it may have come while something was done, which is not for nothing then.
+  if (waited && is_timed()) all_there_ = flight::ticks();
   const bool alike = frame.tag == static_cast<std::uint32_t>(FrameTag::arrival) &&
                      frame.payload.size() > kArrivalBytes &&
                      std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
@@ -129,7 +134,6 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
   if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(call_.signature, copies.next);
-  if (is_timed()) all_there_ = flight::ticks();
   p.endpoint->release();
   p.arrival_due = false;
   return true;

@@ -139,8 +139,10 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
 void Executor::run_action(const OneRound::Action& action, std::byte* to) {
   source_pointers_.clear();
   destination_pointers_.clear();
+  source_is_far_ = false;
   for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
     const OneRound::Place& from = round_->place(i);
+    source_is_far_ |= from.peer != OneRound::kOwn && !peers_[from.peer].is_neighbour;
     source_pointers_.add(from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset
                                                      : messages_[from.peer]);
   }
@@ -156,7 +158,8 @@ void Executor::run_action(const OneRound::Action& action, std::byte* to) {
     far_is_queued_ = true;
     return store_where_quicker(action.kind, action.finish, action.elements);
   }
-  if (to != nullptr) destination_pointers_.add(to);
+  if (to == nullptr) return store_own(action.kind, action.finish, action.elements);
+  destination_pointers_.add(to);
   store(action.kind, action.finish, action.elements, kernels::StoreHint::cached);
 }
 

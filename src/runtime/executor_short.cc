@@ -124,8 +124,11 @@ bool Executor::send_at_once(const ShortStep& step, std::uint64_t bit) {
     }
   }
   if (!all) return moved;
-  if (!destination_pointers_.all().empty())
-    kernels::copy(from, destination_pointers_.all(), body.size(), kernels::StoreHint::cached);
+  if (!destination_pointers_.all().empty()) {
+    forget_sources();
+    source_pointers_.add(from);
+    store_own(StepKind::copy, false, step.elements);
+  }
   short_done_.complete |= bit;
   return true;
 }

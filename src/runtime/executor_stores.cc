@@ -3,8 +3,8 @@
 //
 // Large calls stream into the own buffers, which do not fit the caches anyway (stream_choice.hpp).
 // What goes to another core, into its rank's buffer or into a queue that it reads from, goes the
-// way that is quicker (store_choice.hpp). What a transport still sums or moves on is read again
-// here: it stays in the caches.
+// way that is quicker, and so do copies into the own buffers (store_choice.hpp). What a transport
+// still sums or moves on is read again here: it stays in the caches.
 #include <algorithm>
 
 #include "runtime/executor.hpp"
@@ -38,10 +38,12 @@ void Executor::forget_sources() {
   source_pointers_.clear();
   attached_sources_.clear();
   any_attached_ = false;
+  source_is_far_ = false;
 }
 
 void Executor::add_source(const CallOperand& operand, const std::byte* source) {
   source_pointers_.add(source);
+  source_is_far_ |= operand.is_message && !peers_[operand.stream].is_neighbour;
   if (!attaches()) [[likely]]
     return;
   const bool attached = is_attached(operand);
@@ -81,35 +83,56 @@ void Executor::add_destination(const CallOperand& operand, std::byte* destinatio
 void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
   if (any_attached_) [[unlikely]]
     return compute_attached(kind, finish, elements);
-  const StoreHint own = streaming_ ? StoreHint::streaming : StoreHint::cached;
-  if (far_pointers_.all().empty()) return store(kind, finish, elements, own);
+  if (far_pointers_.all().empty()) return store_own(kind, finish, elements);
   const std::size_t bytes = elements * element_bytes_;
   if (!peers_read_at_once_ || bytes < StoreChoice::kLeastBytes)
-    return store_through_caches(kind, finish, elements);
+    return store_through_caches(StoreHint::cached, kind, finish, elements);
   store_where_quicker(kind, finish, elements);
+}
+
+// To destination_pointers_ only. Up to 4 KiB, to find out how that is best done costs what it
+// gains.
+void Executor::store_own(StepKind kind, bool finish, std::size_t elements) {
+  if (streaming_) return store(kind, finish, elements, StoreHint::streaming);
+  const std::size_t bytes = elements * element_bytes_;
+  const bool has_choice = kind == StepKind::copy && peers_read_at_once_ &&
+                          bytes > StoreChoice::kLeastBytes && !destination_pointers_.all().empty();
+  if (!has_choice || options_.stores == StoreHint::streaming)
+    return store(kind, finish, elements, StoreHint::cached);
+  if (options_.stores) return store(kind, finish, elements, *options_.stores);
+  using Kind = StoreChoice::Kind;
+  const StoreHint way = stores_.choose(bytes, source_is_far_ ? Kind::fetched_copy : Kind::own_copy);
+  const std::uint64_t begun = flight::ticks();
+  store(kind, finish, elements, way);
+  stores_.took(flight::ticks() - begun);
 }
 
 // Requires  at least StoreChoice::kLeastBytes.
 void Executor::store_where_quicker(StepKind kind, bool finish, std::size_t elements) {
-  if (options_.far_stores) return store_far(*options_.far_stores, kind, finish, elements);
+  if (options_.stores) return store_far(*options_.stores, kind, finish, elements);
   const std::size_t bytes = elements * element_bytes_;
-  const StoreHint way = stores_.choose(bytes, {kind != StepKind::copy, far_is_queued_});
+  using Kind = StoreChoice::Kind;
+  const Kind sum = far_is_queued_ ? Kind::queued_sum : Kind::pushed_sum;
+  const Kind copy = far_is_queued_ ? Kind::queued_copy : Kind::pushed_copy;
+  const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : sum);
   const std::uint64_t begun = flight::ticks();
   store_far(way, kind, finish, elements);
   stores_.took(flight::ticks() - begun);
 }
 
 void Executor::store_far(StoreHint way, StepKind kind, bool finish, std::size_t elements) {
-  if (way == StoreHint::streaming)
-    store_past_caches(kind, finish, elements);
+  const bool copies_sum = way == StoreHint::string && kind != StepKind::copy && !streaming_;
+  if (way == StoreHint::streaming || copies_sum)
+    store_apart(way, kind, finish, elements);
   else
-    store_through_caches(kind, finish, elements);
+    store_through_caches(way, kind, finish, elements);
 }
 
-void Executor::store_through_caches(StepKind kind, bool finish, std::size_t elements) {
+void Executor::store_through_caches(StoreHint way, StepKind kind, bool finish,
+                                    std::size_t elements) {
   if (!streaming_) {
     for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
-    return store(kind, finish, elements, StoreHint::cached);
+    return store(kind, finish, elements, way);
   }
   // What is in the slots is read by other cores next, and by this one.
   const auto own = destination_pointers_.all();
@@ -118,17 +141,18 @@ void Executor::store_through_caches(StepKind kind, bool finish, std::size_t elem
     return std::find(sources.begin(), sources.end(), destination) != sources.end();
   });
   std::swap(destination_pointers_, far_pointers_);
-  store(kind, finish, elements, StoreHint::cached);
+  store(kind, finish, elements, way);
   source_pointers_.clear();
   source_pointers_.add(destination_pointers_.front());
   std::swap(destination_pointers_, far_pointers_);
   store(StepKind::copy, false, elements, in_place ? StoreHint::cached : StoreHint::streaming);
 }
 
-void Executor::store_past_caches(StepKind kind, bool finish, std::size_t elements) {
+// What is not copied, or goes another way than the own part, which stays in the caches and is read
+// again from there.
+void Executor::store_apart(StoreHint way, StepKind kind, bool finish, std::size_t elements) {
   const bool apart = !streaming_ && !destination_pointers_.all().empty();
   if (apart) {
-    // The own part stays in the caches, and is read again from there.
     store(kind, finish, elements, StoreHint::cached);
     source_pointers_.clear();
     source_pointers_.add(destination_pointers_.front());
@@ -136,7 +160,7 @@ void Executor::store_past_caches(StepKind kind, bool finish, std::size_t element
     kind = StepKind::copy;
   }
   for (std::byte* far : far_pointers_.all()) destination_pointers_.add(far);
-  store(kind, finish && !apart, elements, StoreHint::streaming);
+  store(kind, finish && !apart, elements, way);
 }
 
 // From source_pointers_ to destination_pointers_, where there are any.

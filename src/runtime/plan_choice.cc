@@ -53,7 +53,7 @@ PlanChoice::Times& PlanChoice::times_of(const Plans& plans, bool plain) {
   if (times_.size() >= kTimesKept) times_.clear();
   const std::size_t ways = plain ? plans.plain : plans.usual;
   return times_
-      .emplace(key, Times{QuickestWay({.worth_share = kWorthShare,
+      .emplace(key, Times{QuickestWay({.worth = {1, kWorthShare, kWorthShare, kWorthShare},
                                        .at_a_time = kCallsOfTry,
                                        .ways = ways,
                                        .of_mean = kOfMean,

@@ -15,7 +15,7 @@ constexpr double kChanged = 1.5;  // times what it was, or a part of it: times h
 std::size_t QuickestWay::best() const {
   std::size_t best = 0;
   for (std::size_t way = 1; way < manner_.ways; ++way)
-    if (means_[way] < (best == 0 ? manner_.worth_share : 1) * means_[best]) best = way;
+    if (means_[way] * manner_.worth[best] < means_[best] * manner_.worth[way]) best = way;
   return best;
 }
 

@@ -20,7 +20,8 @@ class QuickestWay {
 
   // How they are tried.
   struct Manner {
-    double worth_share = 1;  // of the first way's time, what another one may take to be chosen
+    // Of the first way's time, what each may take to be as good as it.
+    std::array<double, kMostWays> worth = {1, 1, 1, 1};
     FirstTries first_tries = FirstTries::in_a_row;
     // Times that a way is gone when it is tried, where the first ones after a while tell little:
     // what it works in must come into the caches first.

@@ -7,15 +7,51 @@
 #include "base/assert.hpp"
 
 namespace tutti::runtime {
+namespace {
 
-kernels::StoreHint StoreChoice::choose(std::size_t bytes, Kind kind) {
+using kernels::StoreHint;
+using Kind = StoreChoice::Kind;
+
+// Of the time of the loop through the caches, what other ways may take to be chosen.
+constexpr double kPastToBuffers = 0.8;
+constexpr double kPastToQueues = 0.4;
+constexpr double kByString = 0.95;
+constexpr double kSumsToQueuesByString = 0.8;  // as they are read at once, and were read twice here
+
+bool is_own(Kind kind) { return kind == Kind::own_copy || kind == Kind::fetched_copy; }
+bool is_queued(Kind kind) { return kind == Kind::queued_copy || kind == Kind::queued_sum; }
+
+}  // namespace
+
+// The loop is the first way.
+StoreHint StoreChoice::hint_of(std::size_t way, Kind kind) {
+  if (way == 0) return StoreHint::cached;
+  return way == 1 && !is_own(kind) ? StoreHint::streaming : StoreHint::string;
+}
+
+StoreChoice::Sizes StoreChoice::sizes_of(Kind kind) {
+  const double past = is_queued(kind) ? kPastToQueues : kPastToBuffers;
+  const double by_string = kind == Kind::queued_sum ? kSumsToQueuesByString : kByString;
+  QuickestWay::Manner manner{.worth = {1, past, by_string}, .ways = 3};
+  if (is_own(kind)) manner = {.worth = {1, kByString}};
+  Sizes sizes;
+  sizes.fill(QuickestWay(manner));
+  return sizes;
+}
+
+auto StoreChoice::all_sizes() -> std::array<Sizes, kKinds> {
+  std::array<Sizes, kKinds> all;
+  for (std::size_t kind = 0; kind < kKinds; ++kind) all[kind] = sizes_of(static_cast<Kind>(kind));
+  return all;
+}
+
+StoreHint StoreChoice::choose(std::size_t bytes, Kind kind) {
   TUTTI_ASSERT(bytes >= kLeastBytes, "smaller stores go through the caches");
   const auto power = static_cast<std::size_t>(std::bit_width(bytes / kLeastBytes) - 1);
-  const std::size_t table = (kind.reduces ? 1 : 0) + (kind.queued ? 2 : 0);
-  size_ = &ways_[table][std::min(power, kSizes - 1)];
+  size_ = &ways_[static_cast<std::size_t>(kind)][std::min(power, kSizes - 1)];
   way_ = size_->next();
   bytes_ = bytes;
-  return static_cast<kernels::StoreHint>(way_);
+  return hint_of(way_, kind);
 }
 
 void StoreChoice::took(std::uint64_t ticks) {

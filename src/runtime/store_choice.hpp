@@ -1,13 +1,17 @@
-// store_choice.hpp: whether what is stored for another core, into its rank's buffer or into a
-// queue, goes through the own caches or past them, found out by doing both now and then.
+// store_choice.hpp: how what is stored goes, found out by doing it all ways now and then: through
+// the own caches by a loop of vectors or, what is only copied, by the processor's string
+// instruction; or past them, what is stored for another core, into its rank's buffer or a queue.
 //
-// A store through the caches fetches its line first. Between cores that share a cache that is the
-// quickest way. Between others it can take several times as long as storing past the caches, and a
-// virtual machine may be moved from one to the other at any moment, without being told. So each
-// size of store is tried both ways (quickest_way.hpp).
+// A store through the caches fetches its line first, which the string instruction need not do.
+// Between cores that share a cache these are the quickest ways, and which of the two depends on
+// where the line was. Between others they can take several times as long as storing past the
+// caches, and a virtual machine may be moved from one to the other at any moment, without being
+// told. So each size of store is tried all ways (quickest_way.hpp).
 //
 // Source: pairs of cores of two EPYC machines, all_gather of 64 KiB (half of it stored by each):
-// 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other.
+// 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other. Of a third,
+// calls between buffers that both can reach, by the loop and by the string instruction: all_gather
+// of 64 KiB when stored 1.6 us and 0.9, when loaded 1.2 and 1.4.
 #pragma once
 
 #include <array>
@@ -25,14 +29,21 @@ class StoreChoice {
   // (transport/fifo/outbox.hpp).
   static constexpr std::size_t kLeastBytes = std::size_t{4} << 10;
 
-  // What is stored where. Sums take longer than copies; what is in a queue is read at once, and by
-  // another core, which has to fetch it from memory if it was stored past the caches.
-  struct Kind {
-    bool reduces = false;
-    bool queued = false;
+  // What is done, and where it is stored: in another rank's buffer, in a queue, or in the own
+  // buffers; copies into these are of what lies there, or of what another core has stored. Sums
+  // take longer than copies; what is in a queue is read at once, and by another core, which has to
+  // fetch it from memory if it was stored past the caches.
+  enum class Kind : std::uint8_t {
+    pushed_copy,
+    queued_copy,
+    own_copy,
+    fetched_copy,
+    pushed_sum,
+    queued_sum
   };
 
-  // Which way the next store of so many bytes goes.
+  // Which way the next store of so many bytes goes. What is stored in the own buffers never goes
+  // past the caches. Of a sum, what goes by the string instruction is a copy of the own part.
   // Requires  bytes >= kLeastBytes.
   kernels::StoreHint choose(std::size_t bytes, Kind kind);
 
@@ -41,22 +52,15 @@ class StoreChoice {
 
  private:
   static constexpr std::size_t kSizes = 16;  // by powers of two
-
-  // Of the time through the caches that storing past them may take to be chosen.
-  static constexpr double kOfBuffers = 0.8;
-  static constexpr double kOfQueues = 0.4;
-
+  static constexpr std::size_t kKinds = 6;
   using Sizes = std::array<QuickestWay, kSizes>;
-  static Sizes sizes(double worth_share) {
-    Sizes made;
-    made.fill(QuickestWay({.worth_share = worth_share}));
-    return made;
-  }
 
-  // By Kind: `reduces` counts 1, `queued` 2.
-  std::array<Sizes, 4> ways_{sizes(kOfBuffers), sizes(kOfBuffers), sizes(kOfQueues),
-                             sizes(kOfQueues)};
-  QuickestWay* size_ = nullptr;  // of the latest choice
+  static Sizes sizes_of(Kind kind);
+  static kernels::StoreHint hint_of(std::size_t way, Kind kind);
+  static std::array<Sizes, kKinds> all_sizes();
+
+  std::array<Sizes, kKinds> ways_ = all_sizes();  // by kind
+  QuickestWay* size_ = nullptr;                   // of the latest choice
   std::size_t way_ = 0;
   std::size_t bytes_ = 0;
 };

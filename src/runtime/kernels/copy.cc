@@ -1,9 +1,11 @@
 // copy.cc: one read, many stores; through the caches, or past them.
 //
-// Not memcpy, but for little: from 2 KiB on it is the processor's string instruction. Between two
-// cores of a Zen 5, through queues, an all_gather of 4 MiB took 398 us with it and 331 with a loop
-// of vectors, and through longer queues a broadcast of 1 MiB 55 and 39; between buffers that both
-// can reach there is no difference. Many destinations in one pass made nothing quicker.
+// From 2 KiB on memcpy is the processor's string instruction, which is not the same thing as a loop
+// of vectors. Between two cores of a Zen 5 that are far from each other, through queues, an
+// all_gather of 4 MiB took 398 us with it and 331 with the loop, and through longer queues a
+// broadcast of 1 MiB 55 and 39; between cores that share a cache, a broadcast of 64 KiB between
+// buffers that both can reach took 0.9 and 1.3, an all_gather of 1 MiB 11 and 18. So who calls says
+// which it is (store_choice.hpp). Many destinations in one pass made nothing quicker.
 //
 // Lines are claimed ahead. On that machine they make no difference; between two cores of a Xeon of
 // model 207, buffers that both can reach, a broadcast of 64 KiB took 4.7 us without and 3.5 with,
@@ -110,7 +112,7 @@ void copy(const std::byte* source, std::span<std::byte* const> destinations, std
   constexpr std::size_t kWorthwhileBytes = 4096;
   for (std::byte* destination : destinations) {
     if (destination == source) continue;
-    if (bytes < kWorthwhileBytes)
+    if (bytes < kWorthwhileBytes || stores == StoreHint::string)
       std::memcpy(destination, source, bytes);
     else
       HWY_DYNAMIC_DISPATCH(copy_cached)(source, destination, bytes);

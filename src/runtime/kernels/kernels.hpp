@@ -16,10 +16,12 @@
 namespace tutti::runtime::kernels {
 
 // Where stores should go. `streaming` bypasses the caches: right for destinations that do not fit
-// them and that nobody reads soon, much slower for those that do fit. It is a wish: destinations
-// below 4 KiB, or in place, are stored the cached way.
+// them and that nobody reads soon, much slower for those that do fit. `string` copies as the C
+// library does, whose large copies are the processor's string instruction: it goes through the
+// caches, and need not fetch the lines that it fills. These are wishes: destinations below 4 KiB,
+// or in place, are stored the cached way, and sums know no `string`.
 // Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
-enum class StoreHint : std::uint8_t { cached, streaming };
+enum class StoreHint : std::uint8_t { cached, streaming, string };
 
 // One pass: destinations[d][i] = sources[0][i] op sources[1][i] op ..., for every d.
 // Requires: at least one source and one destination; a destination is equal to a source (in

@@ -211,26 +211,26 @@ void run_all(MemoryRanks& world, int ranks, std::size_t count, std::size_t slice
 // As calls do that are larger than the caches: results go past them, and slots of queues do not.
 TEST(Executor, WhatIsStreamedIsTheSame) {
   for (const int ranks : {2, 3}) {
-    MemoryRanks world(ranks, nullptr, {.streaming_bytes = 0, .far_stores = {}, .pulls = {}});
+    MemoryRanks world(ranks, nullptr, {.streaming_bytes = 0, .stores = {}, .pulls = {}});
     ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 4001, 4096));
   }
 }
 
 // Whichever way large stores go to other ranks, and whether or not the rest is streamed.
-TEST(Executor, WhatIsStoredPastTheCachesIsTheSame) {
+TEST(Executor, WhicheverWayItIsStoredItIsTheSame) {
+  using kernels::StoreHint;
   constexpr std::size_t kFrame = std::size_t{64} << 10;
   for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
-    for (const auto way : {kernels::StoreHint::cached, kernels::StoreHint::streaming})
+    for (const auto way : {StoreHint::cached, StoreHint::streaming, StoreHint::string})
       for (const int ranks : {2, 3}) {
         MemoryRanks world(ranks, nullptr,
-                          {.streaming_bytes = streaming_bytes, .far_stores = way, .pulls = {}},
-                          kFrame);
+                          {.streaming_bytes = streaming_bytes, .stores = way, .pulls = {}}, kFrame);
         ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 20011, kFrame));
       }
 }
 
 ExecutorOptions loading() {
-  return {.streaming_bytes = std::size_t{1} << 30, .far_stores = {}, .pulls = true};
+  return {.streaming_bytes = std::size_t{1} << 30, .stores = {}, .pulls = true};
 }
 
 // Calls that copy from everybody to everybody, to begin with; then whatever else there is, as it

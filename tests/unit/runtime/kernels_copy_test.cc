@@ -56,12 +56,13 @@ TEST_P(KernelsCopy, StoresTheSourceEverywhereAndNothingElse) {
         for (std::size_t step : {0u, 5u}) {
           check_copy(bytes, copies, shift, step, StoreHint::cached);
           check_copy(bytes, copies, shift, step, StoreHint::streaming);
+          check_copy(bytes, copies, shift, step, StoreHint::string);
           if (HasFatalFailure()) return;
         }
 }
 
 TEST_P(KernelsCopy, OntoItselfChangesNothing) {
-  for (StoreHint stores : {StoreHint::cached, StoreHint::streaming}) {
+  for (StoreHint stores : {StoreHint::cached, StoreHint::streaming, StoreHint::string}) {
     std::vector<std::byte> data = pattern(1003);
     std::vector<std::byte> other(1003);
     std::byte* const itself[] = {data.data()};

@@ -75,7 +75,7 @@ class Rounds {
       executors_.push_back(std::make_unique<Executor>(
           *transports_.back(),
           ExecutorOptions{.streaming_bytes = calls.streaming_bytes,
-                          .far_stores = {},
+                          .stores = {},
                           .pulls = agree ? std::nullopt : std::optional(calls.pulls)}));
       plans_.push_back({std::string(calls.algorithm),
                         {1, calls.frame_bytes, direct_},

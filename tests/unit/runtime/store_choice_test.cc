@@ -11,60 +11,102 @@ namespace {
 using kernels::StoreHint;
 
 constexpr std::size_t kBytes = std::size_t{64} << 10;
-constexpr StoreChoice::Kind kCopy{};
+using Kind = StoreChoice::Kind;
 
 // What storing costs, in ticks a byte.
 struct Costs {
   std::uint64_t through = 1;
   std::uint64_t past = 1;
+  std::uint64_t by_string = 1'000'000;
+
+  std::uint64_t of(StoreHint way) const {
+    return way == StoreHint::cached ? through : way == StoreHint::streaming ? past : by_string;
+  }
 };
 
 StoreHint store(StoreChoice& choice, const Costs& costs, std::size_t bytes = kBytes,
-                StoreChoice::Kind kind = kCopy) {
+                Kind kind = Kind::pushed_copy) {
   const StoreHint way = choice.choose(bytes, kind);
-  choice.took(bytes * (way == StoreHint::streaming ? costs.past : costs.through));
+  choice.took(bytes * costs.of(way));
   return way;
 }
 
-// How many of so many stores went past the caches.
-int past(StoreChoice& choice, const Costs& costs, int stores, std::size_t bytes = kBytes,
-         StoreChoice::Kind kind = kCopy) {
-  int count = 0;
-  for (int i = 0; i < stores; ++i)
-    count += store(choice, costs, bytes, kind) == StoreHint::streaming ? 1 : 0;
-  return count;
+// How many of so many stores went that way.
+int count(StoreHint way, StoreChoice& choice, const Costs& costs, int stores, std::size_t bytes,
+          Kind kind) {
+  int gone = 0;
+  for (int i = 0; i < stores; ++i) gone += store(choice, costs, bytes, kind) == way ? 1 : 0;
+  return gone;
 }
 
-TEST(StoreChoice, BeginsThroughTheCachesAndTriesBothWays) {
+int past(StoreChoice& choice, const Costs& costs, int stores, std::size_t bytes = kBytes,
+         Kind kind = Kind::pushed_copy) {
+  return count(StoreHint::streaming, choice, costs, stores, bytes, kind);
+}
+
+int by_string(StoreChoice& choice, const Costs& costs, int stores, Kind kind) {
+  return count(StoreHint::string, choice, costs, stores, kBytes, kind);
+}
+
+TEST(StoreChoice, BeginsThroughTheCachesAndTriesAllWays) {
+  for (const Kind kind : {Kind::pushed_copy, Kind::queued_copy, Kind::pushed_sum}) {
+    StoreChoice choice;
+    EXPECT_EQ(count(StoreHint::cached, choice, {}, 3, kBytes, kind), 3);
+    EXPECT_EQ(past(choice, {}, 3, kBytes, kind), 3);
+    EXPECT_EQ(by_string(choice, {}, 3, kind), 3);
+  }
+}
+
+TEST(StoreChoice, OwnBuffersStayInTheCaches) {
+  for (const Kind kind : {Kind::own_copy, Kind::fetched_copy}) {
+    StoreChoice choice;
+    EXPECT_EQ(past(choice, {100, 1, 10}, 1000, kBytes, kind), 0);
+    EXPECT_GE(by_string(choice, {100, 1, 10}, 1000, kind), 980);
+    EXPECT_LE(by_string(choice, {10, 1, 100}, 1000, kind), 30);
+  }
+}
+
+TEST(StoreChoice, TheQuickestOfThreeIsKept) {
+  for (const Kind kind : {Kind::pushed_copy, Kind::pushed_sum}) {
+    StoreChoice choice;
+    EXPECT_GE(by_string(choice, {100, 60, 50}, 1000, kind), 960);
+    EXPECT_GE(past(choice, {100, 50, 90}, 3000, kBytes, kind), 1500) << "times have changed";
+  }
+}
+
+// It goes through the caches, where who reads a queue finds it.
+TEST(StoreChoice, QueuesAreFilledByStringForLessThanPastTheCaches) {
   StoreChoice choice;
-  EXPECT_EQ(past(choice, {1, 1}, 3), 0);
-  EXPECT_EQ(past(choice, {1, 1}, 3), 3);
+  EXPECT_GE(by_string(choice, {100, 45, 90}, 1000, Kind::queued_copy), 960);
+  EXPECT_LE(by_string(choice, {100, 45, 90}, 1000, Kind::queued_sum), 30)
+      << "a sum is read once more for it";
+  EXPECT_GE(by_string(choice, {100, 45, 70}, 3000, Kind::queued_sum), 1500);
 }
 
 TEST(StoreChoice, KeepsTheQuickerWay) {
   StoreChoice through;
-  past(through, {1, 4}, 6);
+  past(through, {1, 4}, 9);
   EXPECT_LE(past(through, {1, 4}, 1000), 10) << "it is tried again now and then";
   StoreChoice beyond;
-  past(beyond, {4, 1}, 6);
+  past(beyond, {4, 1}, 9);
   EXPECT_GE(past(beyond, {4, 1}, 1000), 990);
 }
 
 TEST(StoreChoice, ASmallGainIsNotWorthIt) {
   StoreChoice choice;
-  past(choice, {100, 85}, 6);
+  past(choice, {100, 85}, 9);
   EXPECT_LE(past(choice, {100, 85}, 100), 10);
 }
 
 // Another core reads a queue at once, so much more must be gained.
 TEST(StoreChoice, QueuesStayInTheCachesUnlessStoresThereAreVerySlow) {
-  const StoreChoice::Kind queued{.queued = true};
+  constexpr Kind queued = Kind::queued_copy;
   StoreChoice choice;
-  past(choice, {10, 5}, 6, kBytes, queued);
+  past(choice, {10, 5}, 9, kBytes, queued);
   EXPECT_LE(past(choice, {10, 5}, 100, kBytes, queued), 10);
   EXPECT_GE(past(choice, {10, 5}, 100), 80) << "other kinds are not judged by it";
   StoreChoice slow;
-  past(slow, {10, 3}, 6, kBytes, queued);
+  past(slow, {10, 3}, 9, kBytes, queued);
   EXPECT_GE(past(slow, {10, 3}, 100, kBytes, queued), 90);
 }
 
