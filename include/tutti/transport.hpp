@@ -63,7 +63,7 @@ enum class Signal : std::uint8_t {
 inline constexpr std::size_t kSignalCount = 5;
 
 // Of a transport's shared_words().
-inline constexpr std::size_t kSharedWordCount = 96;
+inline constexpr std::size_t kSharedWordCount = 192;
 
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {

@@ -321,8 +321,10 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
     if (direct && options.lowering == Lowering::automatic && prices &&
         !prices->graph().any_direct())
       continue;  // the same as staged, but exchanging addresses for nothing
+    // Plain memory that has no plan of its own pays for the exchange.
+    const std::size_t least = options.direct_bytes_min * (has_plain_plans(query) ? 1 : 2);
     if (direct && options.lowering == Lowering::automatic &&
-        (query.bytes() < options.direct_bytes_min || entry.algorithm->in_turn()))
+        (query.bytes() < least || entry.algorithm->in_turn()))
       continue;
     found.push_back(settle(entry, pricing, query, channels, slice_choices()));
     Choice& choice = found.back();
@@ -480,7 +482,7 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
                               best.entry->algorithm->name, best.not_possible));
   const bool ordered = form_of(query) != ReductionForm::any;
   const auto plan = state_->make_plan(best, ordered, rank);
-  if (const auto plain = state_->plain_choices(query, best); !plain.empty()) {
+  if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
     const bool tries = state_->tries_others(query, *choices);
     const auto made = state_->make_plan(plain.front(), ordered, rank);
     const auto add = [&](Plan& to, const std::vector<Choice>& sorted) {

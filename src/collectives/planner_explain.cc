@@ -47,7 +47,7 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
   explanation.table_refused = choices->table_refused;
   for (const Choice& choice : choices->list)
     explanation.candidates.push_back(state_->tell(choice, query));
-  if (const auto plain = state_->plain_choices(query, choices->list.front()); !plain.empty()) {
+  if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
     explanation.plain = state_->tell(plain.front(), query);
     if (state_->tries_others(query, *choices)) {
       for (const Choice& other : State::others(choices->list))

@@ -78,7 +78,7 @@ struct Planner::State {
   std::vector<VertexId> placement;
   PlannerOptions options;
   Machine machine;
-  std::optional<Machine> plain_machine;  // where plain memory is worth plans of its own
+  std::optional<Machine> plain_machine;  // where plain memory costs more than other memory
   std::vector<GroupSizes> groups;        // one or more
   std::map<ShapeKey, std::vector<std::unique_ptr<Entry>>> families;
   std::map<PlanKey, std::shared_ptr<const Plan>> plans;
@@ -110,7 +110,9 @@ struct Planner::State {
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
   bool tries_others(const PlanQuery& query, const Choices& choices) const;
   static std::vector<Choice> others(const std::vector<Choice>& sorted);
-  std::vector<Choice> plain_choices(const PlanQuery& query, const Choice& usual);
+  bool has_plain_plans(const PlanQuery& query) const;
+  std::vector<Choice> plain_choices(const PlanQuery& query, const Choices& choices);
+  std::vector<Choice> plain_of_own_cores(const PlanQuery& query, const Choices& choices) const;
   Machine& machine_of(Pricing pricing) {
     return pricing == Pricing::plain ? *plain_machine : machine;
   }

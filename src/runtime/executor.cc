@@ -60,8 +60,7 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
     pass_on_failure(usual);
     return status_;
   }
-  const std::size_t block_bytes = call.signature.count * size_of(call.signature.type);
-  const collectives::Plan& plan = choose_plan(usual, block_bytes);
+  const collectives::Plan& plan = choose_plan(usual, call.signature);
   const auto& program = choose_program(call, plan);
   meets_plain_ = own_is_plain_ = false;
   const bool again = repeats(call, plan, program) || repeats_twin(call, plan, program);

@@ -96,7 +96,7 @@ class Executor {
   // messages: sends all that it sends, or, of a direct one, the records for which all others wait.
   // False: it is none, or cannot be made now; nothing was done.
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
-  bool post_again(const Call& call, const collectives::Plan& plan);
+  bool post_again(const Call& call, const collectives::Plan& usual);
   // After it, any number of times: whether all that it waits for is there, looking for it up to
   // `looks` times, or until a rank is missed that needs this core in order to come.
   bool find_again(int looks);
@@ -276,7 +276,9 @@ class Executor {
   bool begin_call();
 
   // Of calls that have more than one plan (executor_plans.cc).
-  const collectives::Plan& choose_plan(const collectives::Plan& usual, std::size_t bytes);
+  const collectives::Plan& foretold_plan(const collectives::Plan& usual,
+                                         const Signature& call) const;
+  const collectives::Plan& choose_plan(const collectives::Plan& usual, const Signature& call);
   void tell_of(const collectives::Plan& plan, const collectives::Plan& usual);
   void note_plan();
 
@@ -443,7 +445,8 @@ class Executor {
 
   // Of direct ones (executor_direct_round.cc).
   void lay_out_direct_round();
-  bool post_direct_again(const Call& call, const collectives::Plan& usual);
+  bool post_direct_again(const Call& call, const collectives::Plan& usual,
+                         const collectives::Plan& plan);
   bool post_record(std::size_t peer);
   bool find_direct_again(int looks);
   bool await_record(std::size_t peer, int& looks);

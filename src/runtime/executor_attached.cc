@@ -31,8 +31,9 @@ constexpr std::size_t kPiecesBytes = std::size_t{512} << 10;
 // schedule is one in which all meet all.
 bool Executor::may_attach(const Call& call, const collectives::Plan& plan) const {
   const Signature& signature = call.signature;
-  return transport_attaches_ && signature.direct && signature.collective != Collective::send_recv &&
-         !signature.varied && (transport_.size() == 2 || plan.all_meet) &&
+  return transport_attaches_ && plan.settings.direct &&
+         signature.collective != Collective::send_recv && !signature.varied &&
+         (transport_.size() == 2 || plan.all_meet) &&
          signature.count * size_of(signature.type) >= kAttachedBytes;
 }
 

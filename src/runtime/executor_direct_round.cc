@@ -37,13 +37,9 @@ void Executor::lay_out_direct_round() {
 }
 
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
-bool Executor::post_direct_again(const Call& call, const collectives::Plan& usual) {
+bool Executor::post_direct_again(const Call& call, const collectives::Plan& usual,
+                                 const collectives::Plan& plan) {
   if (direct_round_.empty() || !done() || !status_.ok()) return false;
-  const std::size_t bytes = call.signature.count * size_of(call.signature.type);
-  PlanChoice::Choice next;
-  if (usual.plain != nullptr) next = plan_choice_.foretold(bytes, plans_of(usual));
-  if (next.plain) return false;
-  const collectives::Plan& plan = chosen_plan(usual, next);
   if (may_choose()) copies_.now = agreed_way(call.signature);
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;
@@ -57,7 +53,7 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& usua
     transport_.end_direct_call();
     return false;
   }
-  choose_plan(usual, bytes);
+  choose_plan(usual, call.signature);
   if (&plan != &usual) tell_of(plan, usual);
   choose_copies(call, plan);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;

@@ -19,13 +19,18 @@ constexpr auto kTag = static_cast<std::uint32_t>(FrameTag::arrival_with_data);
 
 }  // namespace
 
-bool Executor::post_again(const Call& call, const collectives::Plan& plan) {
-  if (call.signature.direct) return post_direct_again(call, plan);
+bool Executor::post_again(const Call& call, const collectives::Plan& usual) {
+  const collectives::Plan& plan = foretold_plan(usual, call.signature);
+  if (plan.settings.direct) return post_direct_again(call, usual, plan);
   const SharedProgram& program = turn_of(call, plan);
   const bool again =
       done() && status_.ok() && (repeats(call, plan, program) || repeats_twin(call, plan, program));
   if (!again || round_->empty()) return false;
+  // What was foretold must be chosen before anything is sent, and once.
+  if (usual.plain != nullptr && round_->relays()) return false;
   enter_again(call);
+  choose_plan(usual, call.signature);
+  if (&plan != &usual) tell_of(plan, usual);
   posted_ = 0;
   if (round_->relays() && !relay()) return false;
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
@@ -128,6 +133,7 @@ void Executor::take_messages() {
     ++call_streams_[receive.peer]->received_before;
   }
   for (const OneRound::Send& send : round_->sends()) ++call_streams_[send.peer]->sent_before;
+  if (has_plans_) note_plan();
 }
 
 std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {

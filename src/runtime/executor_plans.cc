@@ -7,15 +7,31 @@
 #include "runtime/flight/ticks.hpp"
 
 namespace tutti::runtime {
+namespace {
+
+std::size_t bytes_of(const Signature& call) { return call.count * size_of(call.type); }
+
+}  // namespace
 
 // The plan of the call that begins; nothing is looked for where there is but one.
-const collectives::Plan& Executor::choose_plan(const collectives::Plan& usual, std::size_t bytes) {
+const collectives::Plan& Executor::choose_plan(const collectives::Plan& usual,
+                                               const Signature& call) {
   has_plans_ = usual.plain != nullptr;
   plan_ = {};
   if (!has_plans_) return usual;
-  const std::uint64_t now = transport_.rank() == 0 ? flight::ticks() : 0;
-  plan_ = plan_choice_.begin(bytes, plans_of(usual), now);
+  const PlanChoice::Plans plans = plans_of(usual);
+  const bool is_timed = transport_.rank() == 0 && (plans.usual > 1 || plans.plain > 1);
+  plan_ =
+      plan_choice_.begin(call.collective, bytes_of(call), plans, is_timed ? flight::ticks() : 0);
   return chosen_plan(usual, plan_);
+}
+
+// What choose_plan() will give, which is then to be called.
+const collectives::Plan& Executor::foretold_plan(const collectives::Plan& usual,
+                                                 const Signature& call) const {
+  if (usual.plain == nullptr) return usual;
+  return chosen_plan(usual,
+                     plan_choice_.foretold(call.collective, bytes_of(call), plans_of(usual)));
 }
 
 // The call as it is made by another plan than its usual one, which its record then says, too.

@@ -5,31 +5,42 @@
 
 namespace tutti::runtime {
 
-PlanChoice::Choice PlanChoice::begin(std::size_t bytes, const Plans& plans, std::uint64_t now) {
+std::size_t PlanChoice::kind_of(Collective collective, std::size_t bytes) {
+  constexpr std::array kAgreed = {Collective::all_reduce, Collective::all_gather,
+                                  Collective::reduce_scatter, Collective::all_to_all};
+  const auto* const what = std::find(kAgreed.begin(), kAgreed.end(), collective);
+  TUTTI_ASSERT(what != kAgreed.end(), "all ranks meet in such a call");
+  const auto power = static_cast<std::size_t>(std::bit_width(bytes));
+  return static_cast<std::size_t>(what - kAgreed.begin()) * kSizes + std::min(power, kSizes - 1);
+}
+
+PlanChoice::Choice PlanChoice::begin(Collective collective, std::size_t bytes, const Plans& plans,
+                                     std::uint64_t now) {
   TUTTI_ASSERT(plans.usual <= QuickestWay::kMostWays && plans.plain <= QuickestWay::kMostWays,
                "a word has room for so many");
   if (words_.size() < kWords) return {};
   if (leads_ && begun_ != 0) took(now - begun_);
   begun_ = now;
-  kind_ = kind_of(bytes);
+  kind_ = kind_of(collective, bytes);
   bytes_ = bytes;
   plans_ = plans;
   const std::uint64_t call = ++kinds_[kind_].calls;
+  choice_ = heard(kind_, call, plans);
   if (leads_) {
     const bool plain = kinds_[kind_].met;
     const bool alone = (plain ? plans.plain : plans.usual) == 1;
     const Choice next{plain, alone ? 0 : times_of(plans, plain).ways.next()};
-    word(kind_, call + 1).store(said_of(call + 1, next), std::memory_order_release);
+    if (next != choice_)
+      words_[kind_].store(said_of(call + 1, next, choice_), std::memory_order_release);
   }
-  choice_ = heard(kind_, call, plans);
   return choice_;
 }
 
 // What was said of a call of the kind may have meant one that has other plans.
 PlanChoice::Choice PlanChoice::heard(std::size_t kind, std::uint64_t call,
                                      const Plans& plans) const {
-  const std::uint64_t said = word(kind, call).load(std::memory_order_acquire);
-  if (said >> 3 != call) return {};
+  const std::uint64_t word = words_[kind].load(std::memory_order_acquire);
+  const std::uint64_t said = call >= word >> 6 ? word : word >> 3;
   Choice choice{(said & 1) != 0, said >> 1 & 3};
   if (choice.number >= (choice.plain ? plans.plain : plans.usual)) choice.number = 0;
   return choice;

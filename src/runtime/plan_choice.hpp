@@ -8,9 +8,10 @@
 // steps. Programs call again and again alike: so rank 0 says, when it begins a call, how the next
 // one of the kind is made, by what the latest ones have met and have taken.
 //
-// It says so in words that all ranks see. No rank leaves such a call before all have begun it, so
-// that a rank which begins the next one finds what was said of it, and rank 0 is at most one call
-// ahead: two words in turn are enough.
+// It says so in words that all ranks see, one for each kind: from which call on, how, and how
+// before it; only where that changes, so that a word stays in all caches. No rank leaves such a
+// call before all have begun it, so that a rank which begins the next one finds what was said of
+// it, and rank 0 is at most one call ahead, and has said no more than what comes after it.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,16 @@
 
 #include "collectives/footprint.hpp"
 #include "runtime/quickest_way.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti::runtime {
 
 class PlanChoice {
  public:
-  // Of calls by powers of two of their bytes.
-  static constexpr std::size_t kKinds = 48;
-  static constexpr std::size_t kWords = 2 * kKinds;
+  // Of calls by what they do and by powers of two of their bytes.
+  static constexpr std::size_t kSizes = 48;
+  static constexpr std::size_t kKinds = 4 * kSizes;
+  static constexpr std::size_t kWords = kKinds;
   // Calls by a plan for plain memory before those are asked again whose memory it was.
   static constexpr int kTrusted = 64;
   // A plan is tried for so many calls. The first ones find other memory in the caches than they
@@ -64,14 +67,15 @@ class PlanChoice {
       : words_(words), leads_(leads) {}
 
   // By which plan the call is made that begins at `now`, a time in any unit, which only matters on
-  // rank 0.
-  // Requires  every rank begins the same calls, and leaves none before all have begun it.
-  Choice begin(std::size_t bytes, const Plans& plans, std::uint64_t now);
+  // rank 0, and only where there are several plans of a kind; else it may be 0.
+  // Requires  every rank begins the same calls, and leaves none before all have begun it:
+  // all_reduce, all_gather, reduce_scatter or all_to_all.
+  Choice begin(Collective collective, std::size_t bytes, const Plans& plans, std::uint64_t now);
 
   // What begin() will give, which is then to be called.
-  Choice foretold(std::size_t bytes, const Plans& plans) const {
+  Choice foretold(Collective collective, std::size_t bytes, const Plans& plans) const {
     if (words_.size() < kWords) return {};
-    const std::size_t kind = kind_of(bytes);
+    const std::size_t kind = kind_of(collective, bytes);
     return heard(kind, kinds_[kind].calls + 1, plans);
   }
 
@@ -103,15 +107,13 @@ class PlanChoice {
   using Key = std::pair<std::uint64_t, bool>;  // Plans::hash, Choice::plain
   static constexpr std::size_t kTimesKept = 256;
 
-  static std::size_t kind_of(std::size_t bytes) {
-    return std::min<std::size_t>(std::bit_width(bytes), kKinds - 1);
+  static std::size_t kind_of(Collective collective, std::size_t bytes);
+  // Of all calls from number `from` on `now`, of those before it `before`.
+  static std::uint64_t said_of(std::uint64_t from, const Choice& now, const Choice& before) {
+    return from << 6 | bits_of(before) << 3 | bits_of(now);
   }
-  // The number of the call, then its plan's, then whether that is for plain memory.
-  static std::uint64_t said_of(std::uint64_t call, const Choice& choice) {
-    return call << 3 | choice.number << 1 | (choice.plain ? 1 : 0);
-  }
-  std::atomic<std::uint64_t>& word(std::size_t kind, std::uint64_t call) const {
-    return words_[2 * kind + call % 2];
+  static std::uint64_t bits_of(const Choice& choice) {
+    return choice.number << 1 | (choice.plain ? 1 : 0);
   }
   Choice heard(std::size_t kind, std::uint64_t call, const Plans& plans) const;
   Times& times_of(const Plans& plans, bool plain);

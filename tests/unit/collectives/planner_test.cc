@@ -227,6 +227,33 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// Between ranks with cores of their own, where only some memory can be addressed: what needs no
+// addresses, of all calls in which all meet, and not so long that the system might copy it.
+TEST(Planner, PlainMemoryOfOwnCoresNeedsNoAddresses) {
+  PlannerOptions options = with_direct();
+  options.direct_bytes_min = 8 * 1024;
+  Planner planner = make("2", 2, options);
+  constexpr std::size_t kCount = 16 * 1024;
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
+                                      Collective::reduce_scatter, Collective::all_to_all}) {
+    PlanQuery query{collective, kCount};
+    const auto plan = *planner.plan(query, 0);
+    ASSERT_NE(plan->plain, nullptr) << to_string(collective);
+    EXPECT_TRUE(plan->settings.direct && !plan->plain->settings.direct);
+    EXPECT_TRUE(plan->others.empty() && plan->plain->others.empty());
+    EXPECT_EQ(plan->plain->hash, (*planner.plan(query, 1))->plain->hash);
+    query.count = 16 * kCount;
+    EXPECT_EQ((*planner.plan(query, 0))->plain, nullptr) << "it is long";
+    EXPECT_EQ((*make("2", 2, with_direct()).plan({collective, kCount}, 0))->plain, nullptr)
+        << "all memory can be addressed";
+  }
+  EXPECT_EQ((*planner.plan({Collective::broadcast, kCount}, 0))->plain, nullptr)
+      << "its root may be gone before others begin";
+  options.algorithm = "doubling";
+  Planner only_that = make("2", 2, options);
+  EXPECT_EQ((*only_that.plan(all_reduce(4 * kCount), 0))->plain->algorithm, "doubling");
+}
+
 // Other algorithms that calls may find to be quicker, where there is a plan for plain memory.
 TEST(Planner, SmallPlansHaveOthersToTry) {
   constexpr std::size_t kBytes = 80 * 1024;
@@ -360,6 +387,11 @@ TEST(Planner, SmallBlocksTravelStagedUnlessToldOtherwise) {
   for (const std::size_t bytes : {std::size_t{4}, std::size_t{8192}, std::size_t{16380}})
     EXPECT_FALSE((*planner.plan(all_reduce(bytes), 0))->settings.direct) << bytes;
   EXPECT_TRUE((*planner.plan(all_reduce(kMiB), 0))->settings.direct);
+  for (const std::size_t bytes : {std::size_t{16384}, std::size_t{32764}})
+    EXPECT_FALSE((*planner.plan({Collective::broadcast, bytes / 4}, 0))->settings.direct)
+        << bytes << ": its plain memory would pay for the exchange";
+  EXPECT_TRUE((*planner.plan(all_reduce(16384), 0))->settings.direct);
+  EXPECT_TRUE((*planner.plan({Collective::broadcast, 8192}, 0))->settings.direct);
   options.lowering = Lowering::direct;
   Planner told = make("2", 2, options);
   EXPECT_TRUE((*told.plan(all_reduce(8192), 0))->settings.direct);

@@ -19,10 +19,11 @@ using namespace testing;
 using Words = std::vector<std::atomic<std::uint64_t>>;
 
 constexpr std::size_t kBytes = 65536;
+constexpr auto kAllReduce = Collective::all_reduce;
 const PlanChoice::Plans kTwo = {1, 1, 7};  // one for either kind of memory
 
 bool begin(PlanChoice& choice, std::size_t bytes = kBytes) {
-  return choice.begin(bytes, kTwo, 0).plain;
+  return choice.begin(kAllReduce, bytes, kTwo, 0).plain;
 }
 
 TEST(PlanChoice, FollowsWhatTheCallBeforeTheLatestMet) {
@@ -75,6 +76,38 @@ TEST(PlanChoice, SizesAreApart) {
   }
 }
 
+TEST(PlanChoice, CollectivesAreApart) {
+  Words words(PlanChoice::kWords);
+  PlanChoice leader(words, true);
+  for (int call = 0; call < 4; ++call) {
+    EXPECT_EQ(begin(leader), call > 1);
+    leader.met(true, true);
+    for (const Collective other :
+         {Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all}) {
+      EXPECT_FALSE(leader.begin(other, kBytes, kTwo, 0).plain);
+      leader.met(false, false);
+    }
+  }
+}
+
+// Else their line would travel from cache to cache in every call.
+TEST(PlanChoice, WordsAreWrittenWhenTheChoiceChanges) {
+  Words words(PlanChoice::kWords);
+  PlanChoice leader(words, true);
+  int written = 0;
+  std::uint64_t before = 0;
+  for (int call = 0; call < 100; ++call) {
+    begin(leader);
+    leader.met(call >= 50, call >= 50);
+    const auto said =
+        std::find_if(words.begin(), words.end(), [](const auto& w) { return w != 0; });
+    if (said == words.end() || *said == before) continue;
+    before = *said;
+    ++written;
+  }
+  EXPECT_EQ(written, 1);
+}
+
 // A call by that plan only says what one's own memory is.
 TEST(PlanChoice, OthersAreAskedAgainFromTimeToTime) {
   Words words(PlanChoice::kWords);
@@ -103,7 +136,7 @@ TEST(PlanChoice, CanBeForetold) {
   PlanChoice leader(words, true);
   int plain = 0;
   for (int call = 0; call < 20; ++call) {
-    const bool foretold = leader.foretold(kBytes, kTwo).plain;
+    const bool foretold = leader.foretold(kAllReduce, kBytes, kTwo).plain;
     plain += foretold ? 1 : 0;
     EXPECT_EQ(begin(leader), foretold) << call;
     foretold ? leader.met_by_plain_plan(call % 4 < 2) : leader.met(call % 4 < 2, call % 4 < 2);
@@ -131,9 +164,9 @@ class TimedCalls {
   std::vector<int> make(int calls, bool plain, const std::vector<std::uint64_t>& took) {
     std::vector<int> made(took.size());
     for (int call = 0; call < calls; ++call) {
-      const auto choice = ranks_[0].begin(kBytes, plans_, now_);
-      EXPECT_EQ(ranks_[1].foretold(kBytes, plans_), choice);
-      EXPECT_EQ(ranks_[1].begin(kBytes, plans_, 0), choice);
+      const auto choice = ranks_[0].begin(kAllReduce, kBytes, plans_, now_);
+      EXPECT_EQ(ranks_[1].foretold(kAllReduce, kBytes, plans_), choice);
+      EXPECT_EQ(ranks_[1].begin(kAllReduce, kBytes, plans_, 0), choice);
       for (PlanChoice& rank : ranks_)
         choice.plain ? rank.met_by_plain_plan(plain) : rank.met(plain, plain);
       EXPECT_LT(choice.number, choice.plain ? plans_.plain : plans_.usual);
@@ -203,8 +236,8 @@ TEST(PlanChoice, CallsOfOneSizeMayHaveOtherPlans) {
   std::uint64_t now = 1;
   for (int call = 0; call < 1000; ++call) {
     const PlanChoice::Plans plans = call % 3 == 0 ? kTwo : PlanChoice::Plans{4, 4, 11};
-    const auto choice = leader.begin(kBytes, plans, now += 1000);
-    EXPECT_EQ(other.begin(kBytes, plans, 0), choice);
+    const auto choice = leader.begin(kAllReduce, kBytes, plans, now += 1000);
+    EXPECT_EQ(other.begin(kAllReduce, kBytes, plans, 0), choice);
     EXPECT_LT(choice.number, plans.usual);
     leader.met(call % 50 < 25, call % 50 < 25);
     other.met(call % 50 < 25, call % 50 < 25);
