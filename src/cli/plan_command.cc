@@ -179,7 +179,10 @@ Status read_machine(const Options& options, Question& question) {
   const runtime::Queues queues = runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores,
                                                     {planning.channels, planning.slice_bytes});
   if (options.channels_max == 0) planning.channel_count = queues.channels;
-  if (options.frame.empty()) planning.frame_bytes_max = queues.frame_bytes;
+  if (options.frame.empty()) {
+    planning.frame_bytes_max = queues.frame_bytes;
+    planning.slice_bytes_max = queues.slice_bytes;
+  }
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
   if (!tuning->table) return {};
   planning.measured = {tuning->table, tuning->table->place(key)};

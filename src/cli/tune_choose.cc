@@ -88,6 +88,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
       runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores, {});
   options.channel_count = queues.channels;
   options.frame_bytes_max = queues.frame_bytes;
+  options.slice_bytes_max = queues.slice_bytes;
   options.direct_possible = key.direct;
   options.direct_bytes_min = key.transport == "memory" ? 0 : collectives::kDirectBytesMin;
   if (figures != nullptr) options.constants = with_figures(options.constants, *figures);

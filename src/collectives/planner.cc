@@ -244,8 +244,10 @@ std::vector<int> Planner::State::channel_choices() const {
   return choices;
 }
 
-std::vector<std::size_t> Planner::State::slice_choices() const {
-  const std::size_t largest = options.frame_bytes_max;
+std::vector<std::size_t> Planner::State::slice_choices(const Algorithm& algorithm) const {
+  const bool whole = options.slice_bytes_max == 0 || algorithm.in_turn();
+  const std::size_t largest =
+      whole ? options.frame_bytes_max : std::min(options.slice_bytes_max, options.frame_bytes_max);
   if (options.slice_bytes > 0) return {std::min(options.slice_bytes, largest)};
   std::vector<std::size_t> choices = {largest};
   while (choices.back() / 4 >= kSmallestSlice && choices.size() < 4)
@@ -326,7 +328,7 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
     if (direct && options.lowering == Lowering::automatic &&
         (query.bytes() < least || entry.algorithm->in_turn()))
       continue;
-    found.push_back(settle(entry, pricing, query, channels, slice_choices()));
+    found.push_back(settle(entry, pricing, query, channels, slice_choices(*entry.algorithm)));
     Choice& choice = found.back();
     if (choice.not_possible.empty()) choice.not_possible = unwanted;
     if (!forced && choice.not_possible.empty()) choice.not_possible = entry.not_priced;

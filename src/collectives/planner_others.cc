@@ -96,7 +96,8 @@ std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const 
     if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty() ||
                      !(between || entry->algorithm->in_turn())))
       continue;
-    Choice choice = settle(*entry, Pricing::plain, query, channel_choices(), slice_choices());
+    Choice choice =
+        settle(*entry, Pricing::plain, query, channel_choices(), slice_choices(*entry->algorithm));
     if (choice.not_possible.empty()) found.push_back(std::move(choice));
   }
   std::stable_sort(found.begin(), found.end(),

@@ -94,7 +94,7 @@ struct Planner::State {
   std::string needless(const Algorithm& algorithm, const PlanQuery& query, bool plain) const;
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
-  std::vector<std::size_t> slice_choices() const;
+  std::vector<std::size_t> slice_choices(const Algorithm& algorithm) const;
   Choice settle(Entry& entry, Pricing pricing, const PlanQuery& query,
                 const std::vector<int>& channels_tried,
                 const std::vector<std::size_t>& slices_tried);

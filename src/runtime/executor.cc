@@ -3,6 +3,7 @@
 #include "runtime/executor.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -74,6 +75,9 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
     if (call.custom == nullptr) lowered_ = program;  // values have other sizes
     settings_ = plan.settings;
   }
+  // Whole slices begin where lines do, but those of leaders in turn, who do better with one frame.
+  const bool lines_matter = peers_read_at_once_ && plan.odd == nullptr;
+  at_once_bytes_ = lines_matter ? std::bit_floor(frame_bytes_max_) : frame_bytes_max_;
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
   records_[call.signature.sequence % kRecordsKept] = call_.record;
   choose_stores();

@@ -484,8 +484,9 @@ class Executor {
   Transport& transport_;
   const ExecutorOptions options_;
   const std::size_t frame_bytes_max_;
-  const bool moves_itself_;  // as in TransportTraits
-  const bool keeps_unsent_;  // what was committed may still be in this process
+  std::size_t at_once_bytes_ = 0;  // of a call's record and the data behind it, at most
+  const bool moves_itself_;        // as in TransportTraits
+  const bool keeps_unsent_;        // what was committed may still be in this process
   // Only the peer's core reads what is stored for it: no transport that sums it or moves it on.
   const bool peers_read_at_once_;
   const bool transport_attaches_;  // as in TransportTraits

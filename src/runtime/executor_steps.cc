@@ -265,11 +265,11 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
 }
 
 // How much of the call's record stands before the data of a message: all in the first one of a
-// call, if both fit one frame. If they do not it goes ahead; nothing while there is no room for it.
+// call, if both go at once. If they do not it goes ahead; nothing while there is no room for it.
 std::optional<std::size_t> Executor::record_bytes(int channel, std::size_t peer,
                                                   std::size_t bytes) {
   if (peers_[peer].arrival_sent) return 0;
-  if (channel == 0 && bytes + kArrivalBytes <= frame_bytes_max_) return kArrivalBytes;
+  if (channel == 0 && bytes + kArrivalBytes <= at_once_bytes_) return kArrivalBytes;
   if (!send_arrival(peer)) return std::nullopt;
   return 0;
 }
@@ -313,7 +313,7 @@ bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) 
     told_.push_back(stream(channel, destination.stream).endpoint);
   }
   told_before_ = begin_call ? kArrivalBytes : 0;
-  const bool records_fit = channel == 0 && bytes + kArrivalBytes <= frame_bytes_max_;
+  const bool records_fit = channel == 0 && bytes + kArrivalBytes <= at_once_bytes_;
   return told_.size() >= 2 && (!begin_call || records_fit);
 }
 

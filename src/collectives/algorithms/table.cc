@@ -158,11 +158,13 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 
 // Up to where leaders take turns. Source: 4 ranks on two cores of an EPYC (Zen 5), plain buffers,
 // leaders_in_turn, leaders_direct_in_turn and leaders_direct, us: near cores 8 KiB 3.0, 3.1
-// and 4.7, 16 KiB 3.8, 3.6 and 5.6, 64 KiB 9.3, 7.0 and 9.4, 256 KiB 39.6, 29.5 and 31.0 (by
-// `direct` 33); far ones 8 KiB 5.6, 5.7 and 7.4, 64 KiB 20, 13.6 and 19.8, 192 KiB, without the
-// first, 37.2 and 38.4, 256 KiB 58 and 64 (by `direct` 49).
+// and 4.7, 16 KiB 3.8, 3.6 and 5.6, 64 KiB 9.3, 7.0 and 9.4, far ones 8
+// KiB 5.6, 5.7 and 7.4, 64 KiB 20, 13.6 and 19.8. The second and `direct`, where copies go by the
+// string instruction: near 192 KiB 17.5 and 19.3, 256 KiB 23.1 and 25.4, far 34.3 and 35.8, 42.5
+// and
+// 47. What does not go at once is slower: 320 KiB, far, 61 and 57.
 constexpr std::size_t kInTurnBytes = 12 << 10;
-constexpr std::size_t kDirectInTurnBytes = 192 << 10;
+constexpr std::size_t kDirectInTurnBytes = 256 << 10;
 
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,

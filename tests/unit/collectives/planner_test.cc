@@ -249,9 +249,10 @@ TEST(Planner, PlainMemoryOfOwnCoresNeedsNoAddresses) {
   }
   EXPECT_EQ((*planner.plan({Collective::broadcast, kCount}, 0))->plain, nullptr)
       << "its root may be gone before others begin";
-  options.algorithm = "doubling";
-  Planner only_that = make("2", 2, options);
-  EXPECT_EQ((*only_that.plan(all_reduce(4 * kCount), 0))->plain->algorithm, "doubling");
+  options.algorithm = "ring";
+  const auto forced = *make("2", 2, options).plan(all_reduce(4 * kCount), 0);
+  ASSERT_NE(forced->plain, nullptr);
+  EXPECT_EQ(forced->plain->algorithm, "ring");
 }
 
 // Other algorithms that calls may find to be quicker, where there is a plan for plain memory.
@@ -313,8 +314,11 @@ TEST(Planner, PlainMemoryHasAPlanInOrder) {
 // Longer calls share out the data; where buffers can be addressed, only up to what is quicker
 // through queues.
 TEST(Planner, PairsThatShareOutLeadInTurn) {
-  Planner planner = neighbours_first(4);
-  for (const std::size_t kib : {16UL, 32UL, 64UL, 96UL, 128UL, 256UL}) {
+  PlannerOptions options = with_direct();
+  options.frame_bytes_max = 129 * 1024;
+  options.slice_bytes_max = 128 * 1024;
+  Planner planner = neighbours_first(4, options);
+  for (const std::size_t kib : {16UL, 32UL, 64UL, 96UL, 128UL, 256UL, 512UL}) {
     SCOPED_TRACE(kib);
     PlanQuery query = all_reduce(kib << 10);
     for (const bool in_order : {false, true}) {
@@ -324,7 +328,7 @@ TEST(Planner, PairsThatShareOutLeadInTurn) {
       EXPECT_EQ(plan->algorithm == wanted, kib <= 64) << plan->algorithm;
       EXPECT_EQ(plan->odd != nullptr, kib <= 64);
       const bool plain = plan->plain != nullptr && plan->plain->algorithm == wanted;
-      EXPECT_EQ(plain, kib > 64 && kib <= 128);
+      EXPECT_EQ(plain, kib > 64 && kib <= 256);
       if (plain) {
         EXPECT_FALSE(plan->plain->settings.direct);
         EXPECT_NE(plan->plain->odd, nullptr);
@@ -376,6 +380,23 @@ TEST(Planner, RanksThatShareCoresWaitOnce) {
   for (const int ranks : {4, 8}) {
     Planner planner = make("2", ranks, with_direct());
     EXPECT_EQ((*planner.plan(all_reduce(8), 0))->algorithm, "one_shot");
+  }
+}
+
+// Who leads in turn tells what a frame holds, at once; others cut it as they are told to.
+TEST(Planner, OnlyLeadersInTurnFillFrames) {
+  PlannerOptions options = with_direct();
+  options.frame_bytes_max = 129 * 1024;
+  options.slice_bytes_max = 128 * 1024;
+  Planner planner = neighbours_first(4, options);
+  const auto plain = (*planner.plan(all_reduce(kMiB / 4), 0))->plain;
+  ASSERT_NE(plain, nullptr);
+  EXPECT_EQ(plain->algorithm, "leaders_direct_in_turn");
+  EXPECT_EQ(plain->settings.slice_bytes, 129U * 1024);
+  for (const std::size_t bytes : {kMiB, 64 * kMiB}) {
+    const auto plan = *planner.plan(all_reduce(bytes), 0);
+    EXPECT_LE(plan->settings.slice_bytes, 128U * 1024);
+    EXPECT_LE(plan->plain->settings.slice_bytes, 128U * 1024);
   }
 }
 

@@ -2,6 +2,7 @@
 // sets.
 #include <gtest/gtest.h>
 
+#include "runtime/arrival.hpp"
 #include "runtime/world.hpp"
 #include "transport/fifo/queue.hpp"
 
@@ -54,6 +55,17 @@ TEST(Queues, OnlyTwoRanksWithACoreEachHaveALongOne) {
   EXPECT_FALSE(is_long("shm", 3, false));
   EXPECT_FALSE(is_long("memory", 2, false));
   EXPECT_FALSE(is_long("tcp", 2, false));
+}
+
+// Leaders in turn send that much and the call's record at once; others cut by powers of two.
+TEST(Queues, FourRanksOnTwoCoresSendHalfOfAQuarterMebibyteAtOnce) {
+  for (const char* transport : {"memory", "shm"}) {
+    const Queues queues = queues_of(transport, 4, true, {});
+    EXPECT_GE(queues.frame_bytes, kMebibyte / 8 + kArrivalBytes);
+    EXPECT_EQ(queues.slice_bytes, kMebibyte / 8);
+    EXPECT_EQ(queues_of(transport, 4, false, {}).frame_bytes, kMebibyte / 8);
+    EXPECT_EQ(queues_of(transport, 8, true, {}).frame_bytes, kMebibyte / 8);
+  }
 }
 
 TEST(Queues, CarryWhatTheUserAskedFor) {
