@@ -289,6 +289,7 @@ class Executor {
   void cut_into(std::size_t slices);
   bool decide_cut();
   void choose_way();
+  std::size_t sent_at_once() const;
   void begin_slices();
   void reset_channels();
 
