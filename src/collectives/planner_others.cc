@@ -18,10 +18,11 @@ constexpr std::size_t kOthersMax = 3;
 constexpr double kOthersTime = 2;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
-// order, by leaders that take no turns. Source: two cores of an EPYC, leaders_in_order, without
-// such a plan and with it, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and 51, 1
-// MiB 241 and 208, 4 MiB 1925 and 1463, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163 and
-// 256, 1 MiB 811 and 568, 4 MiB 4513 and 3902.
+// order and leaders take no turns. Source: two cores of an EPYC, without such a plan and with it,
+// by leaders_in_order, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and 51, 1 MiB
+// 241 and 208, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163 and 256, 1 MiB 811 and 568. By
+// leaders_in_order and by `direct`, which copies by the string instruction: 4 ranks, far, 512 KiB
+// 109 and 62, 1 MiB 207 and 143, 4 MiB 974 and 812.
 constexpr std::size_t kOrderedPlainBytes = 64 * 1024;
 constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
 
@@ -32,11 +33,11 @@ constexpr std::size_t kOwnCorePlainBytesMax = 256 * 1024;
 
 }  // namespace
 
-// Whether calls find out which of several plans is the quickest: those for which it matters that
-// all sums are made alike are made by one, and so are those whose algorithm somebody has settled.
+// Whether calls find out which of several plans is the quickest, unless somebody has settled their
+// algorithm. Those that must make the same sums do: all that keep the order make them.
 bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices) const {
-  return machine.takes_turns() && form_of(query) == ReductionForm::any &&
-         query.bytes() <= kTriedBytes && options.algorithm.empty() && !choices.by_measurement;
+  return machine.takes_turns() && query.bytes() <= kTriedBytes && options.algorithm.empty() &&
+         !choices.by_measurement;
 }
 
 // The best by other algorithms, of what is sorted by time; the first is the choice.
@@ -93,8 +94,8 @@ std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const 
   std::vector<Choice> found;
   for (const std::unique_ptr<Entry>& entry : **entries) {
     if (!entry->not_priced.empty() || !needless(*entry->algorithm, query, true).empty()) continue;
-    if (in_order && (!entry->algorithm->for_order_only || !out_of_order(*entry, query).empty() ||
-                     !(between || entry->algorithm->in_turn())))
+    if (in_order &&
+        (!out_of_order(*entry, query).empty() || !(between || entry->algorithm->in_turn())))
       continue;
     Choice choice =
         settle(*entry, Pricing::plain, query, channel_choices(), slice_choices(*entry->algorithm));

@@ -283,9 +283,13 @@ TEST(Planner, SmallPlansHaveOthersToTry) {
     EXPECT_THAT(to_text(*planner.explain(all_reduce(kBytes))),
                 HasSubstr("tried while calls are made, and kept if quicker: "));
     EXPECT_TRUE((*planner.plan(all_reduce(kMiB), 0))->others.empty()) << "too much to try";
-    PlanQuery ordered = all_reduce(kBytes * static_cast<std::size_t>(ranks));
+    // All that keep the order make the same sums.
+    PlanQuery ordered = all_reduce(kBytes);
     ordered.form = rank_tree_form(DataType::float32);
-    EXPECT_TRUE((*planner.plan(ordered, 0))->others.empty()) << "sums are to be made alike";
+    const Explanation in_order = *planner.explain(ordered);
+    for (const auto& other : (*planner.plan(ordered, 0))->others)
+      EXPECT_EQ(find(in_order, other->algorithm)->not_possible, "") << other->algorithm;
+    EXPECT_EQ((*planner.plan(ordered, 0))->others.empty(), ranks == 8) << "nothing else is near";
   }
   PlannerOptions forced = with_direct();
   forced.algorithm = "direct";
@@ -302,7 +306,7 @@ TEST(Planner, PlainMemoryHasAPlanInOrder) {
     query.form = rank_tree_form(DataType::float32);
     const auto plan = *planner.plan(query, 0);
     ASSERT_NE(plan->plain, nullptr) << ranks;
-    EXPECT_EQ(plan->plain->algorithm, "leaders_in_order");
+    EXPECT_EQ(plan->plain->algorithm, "direct");
     EXPECT_FALSE(plan->plain->settings.direct);
     for (const std::size_t bytes : {std::size_t{64} << 10, 16 * kMiB}) {
       query.count = bytes / sizeof(float);
