@@ -2,6 +2,7 @@
 // to run it, with the reasons why.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +12,11 @@
 #include "collectives/lowered.hpp"
 
 namespace tutti::collectives {
+
+// No rank leaves such a call before all have begun it: all can be told, in one, how the next one is
+// made (Plan::plain).
+inline constexpr std::array kBegunByAll = {Collective::all_reduce, Collective::all_gather,
+                                           Collective::reduce_scatter, Collective::all_to_all};
 
 // How the programs of a schedule are run; all ranks must agree on it, so it is part of `hash`.
 struct PlanSettings {

@@ -46,7 +46,7 @@ struct PlannerOptions {
   std::size_t frame_bytes_max = 64 * 1024;      // what the transport carries at once
   std::size_t slice_bytes_max = 0;              // but of leaders in turn; 0: as the above
   bool direct_possible = false;                 // ranks of a node can address each other's memory
-  std::size_t direct_bytes_min = 0;             // below this many bytes blocks only travel staged
+  std::size_t direct_bytes_min = 0;             // of blocks, as kDirectBytesMin says
   CostConstants constants;                      // of the model
   std::vector<int> cores;                       // as Machine's
   bool one_machine = false;                     // as Machine's

@@ -71,14 +71,12 @@ std::vector<Choice> Planner::State::plain_of_own_cores(const PlanQuery& query,
   return {*staged};
 }
 
-// Only what all ranks can agree on: no rank leaves such a call before all have begun it
-// (runtime/plan_choice.hpp). Where ranks share cores, all_reduce, which is priced for it.
+// Only what all ranks can agree on (plan.hpp). Where ranks share cores, all_reduce, which is priced
+// for it.
 bool Planner::State::has_plain_plans(const PlanQuery& query) const {
   if (query.varied || !tries(false)) return false;
   if (machine.takes_turns()) return plain_machine && query.collective == Collective::all_reduce;
-  return query.collective == Collective::all_reduce || query.collective == Collective::all_gather ||
-         query.collective == Collective::reduce_scatter ||
-         query.collective == Collective::all_to_all;
+  return std::find(kBegunByAll.begin(), kBegunByAll.end(), query.collective) != kBegunByAll.end();
 }
 
 // What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the

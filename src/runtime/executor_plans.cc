@@ -20,9 +20,8 @@ const collectives::Plan& Executor::choose_plan(const collectives::Plan& usual,
   plan_ = {};
   if (!has_plans_) return usual;
   const PlanChoice::Plans plans = plans_of(usual);
-  const bool is_timed = transport_.rank() == 0 && (plans.usual > 1 || plans.plain > 1);
-  plan_ =
-      plan_choice_.begin(call.collective, bytes_of(call), plans, is_timed ? flight::ticks() : 0);
+  const bool timed = transport_.rank() == 0 && (plans.usual > 1 || plans.plain > 1);
+  plan_ = plan_choice_.begin(call.collective, bytes_of(call), plans, timed ? flight::ticks() : 0);
   return chosen_plan(usual, plan_);
 }
 

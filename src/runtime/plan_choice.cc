@@ -6,12 +6,12 @@
 namespace tutti::runtime {
 
 std::size_t PlanChoice::kind_of(Collective collective, std::size_t bytes) {
-  constexpr std::array kAgreed = {Collective::all_reduce, Collective::all_gather,
-                                  Collective::reduce_scatter, Collective::all_to_all};
-  const auto* const what = std::find(kAgreed.begin(), kAgreed.end(), collective);
-  TUTTI_ASSERT(what != kAgreed.end(), "all ranks meet in such a call");
+  using collectives::kBegunByAll;
+  const auto* const what = std::find(kBegunByAll.begin(), kBegunByAll.end(), collective);
+  TUTTI_ASSERT(what != kBegunByAll.end(), "all ranks meet in such a call");
   const auto power = static_cast<std::size_t>(std::bit_width(bytes));
-  return static_cast<std::size_t>(what - kAgreed.begin()) * kSizes + std::min(power, kSizes - 1);
+  return static_cast<std::size_t>(what - kBegunByAll.begin()) * kSizes +
+         std::min(power, kSizes - 1);
 }
 
 PlanChoice::Choice PlanChoice::begin(Collective collective, std::size_t bytes, const Plans& plans,

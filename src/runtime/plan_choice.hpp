@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "collectives/footprint.hpp"
+#include "collectives/plan.hpp"
 #include "runtime/quickest_way.hpp"
 #include "tutti/types.hpp"
 
@@ -34,7 +35,7 @@ class PlanChoice {
  public:
   // Of calls by what they do and by powers of two of their bytes.
   static constexpr std::size_t kSizes = 48;
-  static constexpr std::size_t kKinds = 4 * kSizes;
+  static constexpr std::size_t kKinds = collectives::kBegunByAll.size() * kSizes;
   static constexpr std::size_t kWords = kKinds;
   // Calls by a plan for plain memory before those are asked again whose memory it was.
   static constexpr int kTrusted = 64;
@@ -68,8 +69,8 @@ class PlanChoice {
 
   // By which plan the call is made that begins at `now`, a time in any unit, which only matters on
   // rank 0, and only where there are several plans of a kind; else it may be 0.
-  // Requires  every rank begins the same calls, and leaves none before all have begun it:
-  // all_reduce, all_gather, reduce_scatter or all_to_all.
+  // Requires  every rank begins the same calls, and leaves none before all have begun it
+  // (collectives::kBegunByAll).
   Choice begin(Collective collective, std::size_t bytes, const Plans& plans, std::uint64_t now);
 
   // What begin() will give, which is then to be called.

@@ -158,11 +158,10 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 
 // Up to where leaders take turns. Source: 4 ranks on two cores of an EPYC (Zen 5), plain buffers,
 // leaders_in_turn, leaders_direct_in_turn and leaders_direct, us: near cores 8 KiB 3.0, 3.1
-// and 4.7, 16 KiB 3.8, 3.6 and 5.6, 64 KiB 9.3, 7.0 and 9.4, far ones 8
-// KiB 5.6, 5.7 and 7.4, 64 KiB 20, 13.6 and 19.8. The second and `direct`, where copies go by the
-// string instruction: near 192 KiB 17.5 and 19.3, 256 KiB 23.1 and 25.4, far 34.3 and 35.8, 42.5
-// and
-// 47. What does not go at once is slower: 320 KiB, far, 61 and 57.
+// and 4.7, 16 KiB 3.8, 3.6 and 5.6, 64 KiB 9.3, 7.0 and 9.4; far ones 8 KiB 5.6, 5.7 and 7.4, 64
+// KiB 20, 13.6 and 19.8. The second and `direct`, where copies go by the string instruction: near
+// 192 KiB 17.5 and 19.3, 256 KiB 23.1 and 25.4; far ones 34.3 and 35.8, 42.5 and 47. What does not
+// go at once is slower: 320 KiB, far, 61 and 57.
 constexpr std::size_t kInTurnBytes = 12 << 10;
 constexpr std::size_t kDirectInTurnBytes = 256 << 10;
 
