@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "base/cache_line.hpp"
 #include "runtime/special_reduction.hpp"
 #include "tutti/transport.hpp"
 #include "tutti/types.hpp"
@@ -82,6 +83,15 @@ struct Arrival {
 };
 
 inline constexpr std::size_t kArrivalBytes = 32;
+// What a record takes up before a message of so many bytes in one frame. Longer frames begin where
+// cache lines do; then so does the message, as most buffers do. Otherwise hardly a store of a copy
+// would fit a line, and copying instructions are slow where the destination lies less than a line
+// ahead of the source, modulo pages.
+inline constexpr std::size_t kRecordRoomMax = base::kLineBytes;
+inline constexpr std::size_t record_room(std::size_t message_bytes) {
+  constexpr std::size_t kLongBytes = 4096;  // those of which not a part is in a queue's cell
+  return message_bytes > kLongBytes ? kRecordRoomMax : kArrivalBytes;
+}
 inline constexpr std::size_t kSequenceOffset = 2;  // within it
 inline constexpr std::size_t kCollectiveOffset = 6;
 inline constexpr std::size_t kHistoryOffset = 20;
@@ -109,6 +119,14 @@ void encode_signature(const Signature& signature, std::span<std::byte, kArrivalB
 inline void renumber(const Signature& signature, std::span<std::byte, kArrivalBytes> record) {
   std::memcpy(record.data() + kSequenceOffset, &signature.sequence, sizeof signature.sequence);
   std::memcpy(record.data() + kHistoryOffset, &signature.history, sizeof signature.history);
+}
+
+// Puts it there, into so much room. Gives where that ends.
+inline std::byte* put_record(std::span<const std::byte, kArrivalBytes> record, std::size_t room,
+                             std::byte* to) {
+  std::memcpy(to, record.data(), kArrivalBytes);
+  std::memset(to + kArrivalBytes, 0, room - kArrivalBytes);
+  return to + room;
 }
 
 // Requires  out.size() >= encoded_bytes(arrival).

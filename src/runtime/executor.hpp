@@ -327,6 +327,7 @@ class Executor {
   bool find_payload(int channel, std::size_t peer, std::size_t due,
                     std::span<const std::byte>& payload);
   std::optional<std::size_t> record_bytes(int channel, std::size_t peer, std::size_t bytes);
+  std::span<const std::byte> record_before(std::size_t message_bytes);
   FrameTag note_record_sent(std::size_t peer);
   bool are_alike(int channel, Operands destinations, std::size_t bytes);
   bool reserve_alike(Attempt& attempt, Place* place);
@@ -529,7 +530,8 @@ class Executor {
   std::size_t told_before_ = 0;  // bytes of the call's record before it
   bool alike_ = false;           // of a short step: it is written once, there
   std::byte* told_place_ = nullptr;
-  std::vector<const std::byte*> messages_;  // by peer: what came in it
+  std::array<std::byte, kRecordRoomMax> long_record_ = {};  // as before a long message
+  std::vector<const std::byte*> messages_;                  // by peer: what came in it
   // Of the call's shape, once a call of it was made twice; empty where it is cut, or more than
   // that.
   DirectRound direct_round_;

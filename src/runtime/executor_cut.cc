@@ -115,7 +115,7 @@ std::size_t Executor::sent_at_once() const {
                     peers.size() == 1 && peers[0].sends.size() <= 1 &&
                     peers[0].receives.size() <= 1;
   return std::min(pair ? kPairSentAtOnceBytes : collectives::kSentAtOnceBytes,
-                  frame_bytes_max_ - kArrivalBytes);
+                  frame_bytes_max_ - kRecordRoomMax);
 }
 
 // So that every message fits a frame.

@@ -70,8 +70,8 @@ bool Executor::take_long(Attempt& attempt) {
   const bool is_first = attempt.channel == 0 && attempt.slice == 0 && source.ordinal == 0;
   const bool with_record = is_first && peers_[source.stream].record_leads;
   const FrameTag tag = with_record ? FrameTag::arrival_with_data : FrameTag::data;
-  const Taken taken =
-      endpoint.take(static_cast<std::uint32_t>(tag), with_record ? kArrivalBytes : 0, place);
+  const Taken taken = endpoint.take(static_cast<std::uint32_t>(tag),
+                                    with_record ? record_room(attempt.bytes) : 0, place);
   if (taken != Taken::other) return taken == Taken::frame;
   attempt.takes_long = false;
   return sources_ready(attempt) && destinations_ready(attempt);
@@ -88,9 +88,8 @@ bool Executor::send_long(Attempt& attempt) {
   const FrameTag tag = *before > 0 ? FrameTag::arrival_with_data : FrameTag::data;
   const std::byte* body = memory_of(attempt, program_->sources(attempt.step)[0]);
   Endpoint& endpoint = *stream(attempt.channel, destination.stream).endpoint;
-  if (!endpoint.send(static_cast<std::uint32_t>(tag), std::span(call_.record).first(*before),
-                     {body, attempt.bytes}))
-    return false;
+  const auto head = *before > 0 ? record_before(attempt.bytes) : std::span<const std::byte>();
+  if (!endpoint.send(static_cast<std::uint32_t>(tag), head, {body, attempt.bytes})) return false;
   peers_[destination.stream].arrival_sent = true;
   return true;
 }

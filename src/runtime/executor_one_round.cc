@@ -35,13 +35,22 @@ bool Executor::post_again(const Call& call, const collectives::Plan& usual) {
   if (round_->relays() && !relay()) return false;
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   if (posted_ == 0 && round_->tells_all_alike() &&
-      transport_.send_to_all(told_alike_, kTag, call_.record, body_of(round_->sends().front())))
+      transport_.send_to_all(told_alike_, kTag, record_before(round_->sends().front().bytes),
+                             body_of(round_->sends().front())))
     posted_ = round_->sends().size();
   for (; posted_ < round_->sends().size(); ++posted_) {
     const OneRound::Send& send = round_->sends()[posted_];
-    if (!peers_[send.peer].endpoint->send(kTag, call_.record, body_of(send))) break;
+    if (!peers_[send.peer].endpoint->send(kTag, record_before(send.bytes), body_of(send))) break;
   }
   return true;
+}
+
+// The call's record as it stands before a message of so many bytes.
+std::span<const std::byte> Executor::record_before(std::size_t message_bytes) {
+  const std::size_t room = record_room(message_bytes);
+  if (room == kArrivalBytes) return call_.record;
+  put_record(call_.record, room, long_record_.data());
+  return std::span(long_record_).first(room);
 }
 
 // What differs from the call before.
@@ -57,12 +66,12 @@ void Executor::enter_again(const Call& call) {
 // False: they have given nothing, or there is no room for it, and nothing was done.
 bool Executor::relay() {
   if (!find_messages(round_->gathered(), 0)) return false;
-  const std::size_t bytes = kArrivalBytes + round_->sends().front().bytes;
+  const std::size_t before = record_room(round_->sends().front().bytes);
+  const std::size_t bytes = before + round_->sends().front().bytes;
   std::span<std::byte> room;
   if (round_->tells_all_alike()) room = transport_.reserve_for_all(told_alike_, bytes);
   if (room.data() != nullptr) {
-    std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
-    run_action(round_->relay(), room.data() + kArrivalBytes);
+    run_action(round_->relay(), put_record(call_.record, before, room.data()));
     transport_.commit_for_all(told_alike_, kTag, bytes);
     posted_ = round_->sends().size();
   } else if (has_room_for(round_->sends())) {
@@ -78,7 +87,8 @@ bool Executor::relay() {
 // For each of these messages. Requires  they are the first ones of the call to their peers.
 bool Executor::has_room_for(const std::vector<OneRound::Send>& sends) {
   return std::all_of(sends.begin(), sends.end(), [this](const OneRound::Send& send) {
-    return peers_[send.peer].endpoint->reserve(kArrivalBytes + send.bytes).data() != nullptr;
+    return peers_[send.peer].endpoint->reserve(record_room(send.bytes) + send.bytes).data() !=
+           nullptr;
   });
 }
 
@@ -97,12 +107,13 @@ bool Executor::find_messages(const std::vector<OneRound::Receive>& receives, int
       if (peer.is_neighbour || --looks < 0) return false;
       base::pause_core();
     }
+    const std::size_t before = record_room(receive.bytes);
     const bool as_expected =
-        frame.payload.size() == kArrivalBytes + receive.bytes && frame.tag == kTag &&
+        frame.payload.size() == before + receive.bytes && frame.tag == kTag &&
         std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
     if (!as_expected) [[unlikely]]
       return false;
-    messages_[receive.peer] = frame.payload.data() + kArrivalBytes;
+    messages_[receive.peer] = frame.payload.data() + before;
   }
   return true;
 }

@@ -137,7 +137,7 @@ bool Executor::send_message(std::size_t peer, std::span<const std::byte> body) {
   Peer& p = peers_[peer];
   const bool is_first = !p.arrival_sent;
   const FrameTag tag = is_first ? FrameTag::arrival_with_data : FrameTag::data;
-  const auto record = std::span<const std::byte>(call_.record).first(is_first ? kArrivalBytes : 0);
+  const auto record = is_first ? record_before(body.size()) : std::span<const std::byte>();
   if (!p.endpoint->send(static_cast<std::uint32_t>(tag), record, body)) return missing(peer);
   p.arrival_sent = true;
   return true;
@@ -230,13 +230,13 @@ bool Executor::find_message(const CallOperand& source, std::size_t due,
   if (!s.endpoint->peek(frame)) return missing(source.stream);
   Peer& p = peers_[source.stream];
   const bool as_expected =
-      p.arrival_due && frame.payload.size() == kArrivalBytes + due &&
+      p.arrival_due && frame.payload.size() == record_room(due) + due &&
       frame.tag == static_cast<std::uint32_t>(FrameTag::arrival_with_data) &&
       std::memcmp(frame.payload.data(), call_.record.data(), kArrivalBytes) == 0;
   if (as_expected) [[likely]] {
     p.arrival_due = false;
     --arrivals_due_;
-    payload = frame.payload.subspan(kArrivalBytes);
+    payload = frame.payload.subspan(record_room(due));
     return true;
   }
   if (p.arrival_due && !take_arrival(source.stream)) return false;

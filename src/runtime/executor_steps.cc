@@ -194,7 +194,7 @@ bool Executor::find_payload(int channel, std::size_t peer, std::size_t due,
   const auto tag = static_cast<FrameTag>(frame.tag);
   payload = frame.payload;
   if (tag == FrameTag::arrival_with_data)
-    payload = payload.subspan(std::min(payload.size(), kArrivalBytes));
+    payload = payload.subspan(std::min(payload.size(), record_room(due)));
   if (payload.size() == due && tag != FrameTag::arrival) [[likely]]
     return true;
   fail(Status(StatusCode::mismatch,
@@ -269,7 +269,8 @@ bool Executor::destination_ready(Attempt& attempt, const CallOperand& destinatio
 std::optional<std::size_t> Executor::record_bytes(int channel, std::size_t peer,
                                                   std::size_t bytes) {
   if (peers_[peer].arrival_sent) return 0;
-  if (channel == 0 && bytes + kArrivalBytes <= at_once_bytes_) return kArrivalBytes;
+  const std::size_t room = record_room(bytes);
+  if (channel == 0 && room + bytes <= at_once_bytes_) return room;
   if (!send_arrival(peer)) return std::nullopt;
   return 0;
 }
@@ -286,14 +287,13 @@ std::byte* Executor::reserve_room(int channel, std::size_t peer, std::size_t byt
   if (!before) return nullptr;
   const std::span<std::byte> room = stream(channel, peer).endpoint->reserve(*before + bytes);
   if (room.data() == nullptr) return nullptr;
-  if (*before > 0) std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
-  return room.data() + *before;
+  return *before > 0 ? put_record(call_.record, *before, room.data()) : room.data();
 }
 
 // Sends what was built there.
 void Executor::commit_message(int channel, std::size_t peer, std::size_t bytes) {
   const FrameTag tag = note_record_sent(peer);
-  const std::size_t before = tag == FrameTag::arrival_with_data ? kArrivalBytes : 0;
+  const std::size_t before = tag == FrameTag::arrival_with_data ? record_room(bytes) : 0;
   stream(channel, peer).endpoint->commit(static_cast<std::uint32_t>(tag), before + bytes);
 }
 
@@ -312,9 +312,9 @@ bool Executor::are_alike(int channel, Operands destinations, std::size_t bytes) 
     if (told_.empty() || !peer.is_neighbour) told_as_ = destination.stream;
     told_.push_back(stream(channel, destination.stream).endpoint);
   }
-  told_before_ = begin_call ? kArrivalBytes : 0;
-  const bool records_fit = channel == 0 && bytes + kArrivalBytes <= at_once_bytes_;
-  return told_.size() >= 2 && (!begin_call || records_fit);
+  told_before_ = begin_call ? record_room(bytes) : 0;
+  const bool fits = channel == 0 && told_before_ + bytes <= at_once_bytes_;
+  return told_.size() >= 2 && (!begin_call || fits);
 }
 
 // The one place for such a message; null where it must be written to each. It is that of a message
@@ -332,8 +332,7 @@ std::byte* Executor::reserve_for_told(int channel, Operands sources, std::size_t
     room = transport_.reserve_in_place(told_, *stream(channel, from->stream).endpoint, all);
   if (room.data() == nullptr) room = transport_.reserve_for_all(told_, all);
   if (room.data() == nullptr) return nullptr;
-  std::memcpy(room.data(), call_.record.data(), told_before_);
-  return room.data() + told_before_;
+  return told_before_ > 0 ? put_record(call_.record, told_before_, room.data()) : room.data();
 }
 
 void Executor::commit_alike(Operands destinations, std::size_t bytes) {

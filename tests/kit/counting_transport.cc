@@ -14,6 +14,8 @@ namespace tutti::kit {
 
 using runtime::FrameTag;
 using runtime::kArrivalBytes;
+using runtime::kRecordRoomMax;
+using runtime::record_room;
 using transport::testing::ForwardingEndpoint;
 using transport::testing::ForwardingTransport;
 
@@ -28,7 +30,10 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t more) {
 // Where in a frame of so many bytes the data begins: behind the record, or nowhere.
 std::size_t data_offset(FrameTag tag, std::size_t bytes) {
   if (tag == FrameTag::data) return 0;
-  if (tag == FrameTag::arrival_with_data) return std::min(bytes, kArrivalBytes);
+  const bool is_long =
+      bytes > kRecordRoomMax && record_room(bytes - kRecordRoomMax) == kRecordRoomMax;
+  if (tag == FrameTag::arrival_with_data)
+    return std::min(bytes, is_long ? kRecordRoomMax : kArrivalBytes);
   return bytes;
 }
 

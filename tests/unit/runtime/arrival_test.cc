@@ -114,6 +114,23 @@ TEST(Arrival, TheSignatureOfADirectCallReadsWithoutItsMemory) {
   EXPECT_FALSE(decode_signature(std::span(bytes).first(kArrivalBytes - 1)));
 }
 
+// What a peer gets must not be what happened to lie there.
+TEST(Arrival, BeforeALongMessageARecordFillsALine) {
+  std::array<std::byte, kArrivalBytes> record{};
+  encode_signature(some_call(), record);
+  for (const std::size_t message : {std::size_t{0}, std::size_t{4096}, std::size_t{4097}}) {
+    const std::size_t room = record_room(message);
+    EXPECT_EQ(room, message > 4096 ? base::kLineBytes : kArrivalBytes);
+    std::array<std::byte, kRecordRoomMax + 1> frame;
+    frame.fill(std::byte{0xa5});
+    EXPECT_EQ(put_record(record, room, frame.data()), frame.data() + room);
+    EXPECT_TRUE(std::equal(record.begin(), record.end(), frame.begin()));
+    for (std::size_t i = kArrivalBytes; i < frame.size(); ++i)
+      EXPECT_EQ(frame[i], i < room ? std::byte{0} : std::byte{0xa5}) << i;
+    EXPECT_EQ(decode_signature(frame), some_call());
+  }
+}
+
 TEST(Arrival, HistoryTellsEveryPartOfACallAndTheCallsBefore) {
   const Signature s = some_call();
   const auto differs = [&](auto change) {
