@@ -47,7 +47,7 @@ class GlooPeer : public Peer {
            "." + std::to_string(GLOO_VERSION_PATCH) + ", tcp";
   }
 
-  void* allocate(std::size_t bytes) override { return std::malloc(bytes); }
+  void* allocate(std::size_t bytes) override { return allocate_plain(bytes); }
   void deallocate(void* memory) override { std::free(memory); }
 
   std::string unable(Operation operation, Type) const override {

@@ -58,7 +58,7 @@ class MpiPeer : public Peer {
   }
 
   void* allocate(std::size_t bytes) override {
-    if (memory_ == Memory::plain) return std::malloc(bytes);
+    if (memory_ == Memory::plain) return allocate_plain(bytes);
     void* memory = nullptr;
     const auto size = static_cast<MPI_Aint>(bytes);
     return succeeded(MPI_Alloc_mem(size, MPI_INFO_NULL, &memory)) ? memory : nullptr;

@@ -74,7 +74,7 @@ class OneCclPeer : public Peer {
            std::to_string(version.update) + ", transport " + environment("CCL_ATL_TRANSPORT");
   }
 
-  void* allocate(std::size_t bytes) override { return std::malloc(bytes); }
+  void* allocate(std::size_t bytes) override { return allocate_plain(bytes); }
   void deallocate(void* memory) override { std::free(memory); }
 
   bool run(const Call& call) override {

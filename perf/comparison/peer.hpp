@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,9 +16,18 @@
 namespace tutti::comparison {
 
 enum class Memory {
-  plain,    // malloc, as most programs have it
+  plain,    // whole pages of malloc's family
   library,  // whatever the library itself hands out
 };
+
+// Plain memory begins where a page does, as in the benchmarks of MPI and in the floors. Where
+// malloc() happens to put a buffer within a cache line decides how fast many copies are, and it
+// depends on what the process allocated and freed before: on the order of the measurements, not the
+// contender.
+inline void* allocate_plain(std::size_t bytes) {
+  constexpr std::size_t kPageBytes = 4096;
+  return std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
+}
 
 // A rank's memory for a call. Broadcast has one buffer, which is both.
 struct Buffers {

@@ -24,7 +24,7 @@ class TuttiPeer : public Peer {
   std::string describe() const override { return "Tutti, " + communicator_.transport_name(); }
 
   void* allocate(std::size_t bytes) override {
-    return memory_ == Memory::plain ? std::malloc(bytes) : tutti::allocate(bytes);
+    return memory_ == Memory::plain ? allocate_plain(bytes) : tutti::allocate(bytes);
   }
   void deallocate(void* memory) override {
     memory_ == Memory::plain ? std::free(memory) : tutti::deallocate(memory);

@@ -242,7 +242,7 @@ class SocketPeer : public Peer {
   std::string describe() const override {
     return "two processes and the TCP connections between them";
   }
-  void* allocate(std::size_t bytes) override { return std::malloc(bytes); }
+  void* allocate(std::size_t bytes) override { return comparison::allocate_plain(bytes); }
   void deallocate(void* memory) override { std::free(memory); }
 
   std::vector<std::string> ways(const Call& call) override {
