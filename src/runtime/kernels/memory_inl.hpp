@@ -118,6 +118,21 @@ HWY_INLINE void claim(std::span<std::byte* const> destinations, std::size_t from
       base::claim_line(destination + offset);
 }
 
+// How far ahead of their loads lines are fetched, by sums that convert what they add: so much is
+// done to a line that a processor sees too few of those that follow. Sums that convert nothing see
+// enough, and longer passes wake up the processor's own fetching; there it costs 3 to 8 %. A
+// reduce_scatter of 64 KiB of float16 between cores of a Zen 5 that are far apart: 3.6 us
+// without, 2.9 with; 2.8 of float32.
+inline std::size_t fetch_ahead_bytes(std::size_t bytes) {
+  constexpr std::size_t kLongPassBytes = 128 * 1024;
+  return bytes <= kLongPassBytes ? 16 * base::kLineBytes : bytes;
+}
+
+HWY_INLINE void fetch_lines(const std::byte* from, std::size_t bytes) {
+  for (std::size_t offset = 0; offset < bytes; offset += base::kLineBytes)
+    hwy::Prefetch(from + offset);
+}
+
 // How a pass over memory begins: `head` bytes, at most a vector, that bring the destinations to a
 // vector boundary, and then whether whole pages bypass the caches.
 struct Start {

@@ -45,7 +45,8 @@ class Reducer {
   static constexpr std::size_t kStepBytes = 4 * kVectorBytes;  // of the loop: one block, or several
   using Sources = std::span<const std::byte* const>;
   using Destinations = std::span<std::byte* const>;
-  static constexpr std::size_t kTreeDepth = 32;  // of more sources than ranks can be
+  static constexpr bool kConverts = sizeof(Wide) != kBytes;  // elements are computed with as others
+  static constexpr std::size_t kTreeDepth = 32;              // of more sources than ranks can be
 
   // Loops of their own for two, four and eight sources; not of 8-bit floats, whose long arithmetic
   // would make them most of a megabyte.
@@ -110,10 +111,13 @@ class Reducer {
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
     const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
+    const std::size_t fetched = fetch_ahead_bytes(bytes);
     for (; offset + kStepBytes <= bytes; offset += kStepBytes) {
       // Never beyond `bytes`: what lies there may be in use by another core.
       if (offset + kStepBytes + ahead <= bytes)
         claim(destinations, offset + ahead, offset + ahead + kStepBytes);
+      if constexpr (kConverts)
+        if (offset + kStepBytes + fetched <= bytes) fold.fetch(offset + fetched);
       for (std::size_t at = offset; at < offset + kStepBytes; at += kBlockBytes)
         store_four<false>(fold(at), divisor, destinations, at);
     }
@@ -174,6 +178,10 @@ class Reducer {
               fold<0, kCount>(offset + 2 * kBytes), fold<0, kCount>(offset + 3 * kBytes)};
     }
 
+    HWY_INLINE void fetch(std::size_t offset) const {
+      for (const std::byte* from : from_) fetch_lines(from + offset, kStepBytes);
+    }
+
    private:
     // One vector at a time, which takes the fewest registers.
     template <std::size_t kFirst, std::size_t kSources>
@@ -198,6 +206,9 @@ class Reducer {
         sum = combine_four(sum, load_four(source + offset));
       return sum;
     }
+    HWY_INLINE void fetch(std::size_t offset) const {
+      for (const std::byte* source : sources) fetch_lines(source + offset, kStepBytes);
+    }
   };
 
   struct Tree {
@@ -214,6 +225,7 @@ class Reducer {
                              [](const Four& x, const Four& y)
                                  HWY_ATTR { return combine_four(x, y); });
     }
+    HWY_INLINE void fetch(std::size_t offset) const { Chain{sources}.fetch(offset); }
   };
 
   // At most one vector.
