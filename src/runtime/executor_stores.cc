@@ -102,9 +102,9 @@ void Executor::store_own(StepKind kind, bool finish, std::size_t elements) {
   if (options_.stores) return store(kind, finish, elements, *options_.stores);
   using Kind = StoreChoice::Kind;
   const StoreHint way = stores_.choose(bytes, source_is_far_ ? Kind::fetched_copy : Kind::own_copy);
-  const std::uint64_t begun = flight::ticks();
+  const std::uint64_t begun = stores_.wants_time() ? flight::ticks() : 0;
   store(kind, finish, elements, way);
-  stores_.took(flight::ticks() - begun);
+  if (begun != 0) stores_.took(flight::ticks() - begun);
 }
 
 // Requires  at least StoreChoice::kLeastBytes.
@@ -115,9 +115,9 @@ void Executor::store_where_quicker(StepKind kind, bool finish, std::size_t eleme
   const Kind sum = far_is_queued_ ? Kind::queued_sum : Kind::pushed_sum;
   const Kind copy = far_is_queued_ ? Kind::queued_copy : Kind::pushed_copy;
   const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : sum);
-  const std::uint64_t begun = flight::ticks();
+  const std::uint64_t begun = stores_.wants_time() ? flight::ticks() : 0;
   store_far(way, kind, finish, elements);
-  stores_.took(flight::ticks() - begun);
+  if (begun != 0) stores_.took(flight::ticks() - begun);
 }
 
 void Executor::store_far(StoreHint way, StepKind kind, bool finish, std::size_t elements) {

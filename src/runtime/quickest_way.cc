@@ -12,33 +12,40 @@ constexpr double kChanged = 1.5;  // times what it was, or a part of it: times h
 
 }  // namespace
 
-std::size_t QuickestWay::best() const {
-  std::size_t best = 0;
+void QuickestWay::find_best() {
+  best_ = 0;
   for (std::size_t way = 1; way < manner_.ways; ++way)
-    if (means_[way] * manner_.worth[best] < means_[best] * manner_.worth[way]) best = way;
-  return best;
+    if (means_[way] * manner_.worth[best_] < means_[best_] * manner_.worth[way]) best_ = way;
 }
 
 std::size_t QuickestWay::next_to_try() const {
   const std::size_t after = (tried_ + 1) % manner_.ways;
-  return after == best() ? (after + 1) % manner_.ways : after;
+  return after == best_ ? (after + 1) % manner_.ways : after;
+}
+
+// The first way that was not gone often enough yet; Manner::ways if there is none.
+std::size_t QuickestWay::untried() const {
+  const auto tries = std::span(tries_).first(manner_.ways);
+  const auto least = std::min_element(tries.begin(), tries.end());
+  if (*least >= first_tries()) return manner_.ways;
+  if (manner_.first_tries == FirstTries::by_turns)
+    return static_cast<std::size_t>(least - tries.begin());
+  std::size_t way = 0;
+  while (tries_[way] >= first_tries()) ++way;
+  return way;
 }
 
 std::size_t QuickestWay::next() {
-  const int first = first_tries();
-  const auto tries = std::span(tries_).first(manner_.ways);
-  const auto least = std::min_element(tries.begin(), tries.end());
-  if (*least < first && manner_.first_tries == FirstTries::by_turns)
-    return static_cast<std::size_t>(least - tries.begin());
-  for (std::size_t way = 0; way < manner_.ways; ++way)
-    if (tries_[way] < first) return way;
+  wants_time_ = true;
+  if (!all_tried_) return untried();
   if (tries_left_ > 0) {
     --tries_left_;
     return tried_;
   }
   if (until_next_ > 0) {
     --until_next_;
-    return best();
+    wants_time_ = passed_over_ > 0 || until_next_ % kTimedEvery == 0;
+    return best_;
   }
   trying_ = true;
   tried_ = next_to_try();
@@ -53,6 +60,8 @@ void QuickestWay::took(std::size_t way, double time) {
   double& mean = means_[way];
   if (tries_[way] < first_tries()) {
     mean = tries_[way]++ == 0 ? time : std::min(mean, time);
+    all_tried_ = untried() == manner_.ways;
+    find_best();
     return;
   }
   if (trying_ && way == tried_) return tried(time);
@@ -61,6 +70,7 @@ void QuickestWay::took(std::size_t way, double time) {
     return;
   }
   mean += manner_.of_mean * (std::min(time, manner_.most * mean) - mean);
+  find_best();
   if (mean < kChanged * settled_ && mean * kChanged > settled_) return;
   settled_ = mean;
   until_next_ = std::min(until_next_, kSoonest);
@@ -74,17 +84,18 @@ void QuickestWay::tried(double time) {
   if (++told_ < manner_.at_a_time) return;
   trying_ = false;
   passed_over_ = manner_.at_a_time / 2;  // the best way has to come back into the caches, too
-  const std::size_t before = best();
+  const std::size_t before = best_;
   double& mean = means_[tried_];  // an old one
   mean = std::min(sum_ / (told_ - manner_.at_a_time / 2), manner_.most * mean);
-  wait_again(best() != before);
+  find_best();
+  wait_again(best_ != before);
 }
 
 void QuickestWay::wait_again(bool turned) {
   pause_ = turned ? kSoonest : std::min(2 * pause_, kLatest);
   until_next_ = pause_ * static_cast<std::uint32_t>(manner_.at_a_time);
   if (soon_ > 0 && --soon_ > 0) until_next_ = kSoonest;
-  settled_ = means_[best()];
+  settled_ = means_[best_];
 }
 
 }  // namespace tutti::runtime

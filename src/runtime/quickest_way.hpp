@@ -36,14 +36,20 @@ class QuickestWay {
   // Where to go the next time: below Manner::ways.
   std::size_t next();
 
+  // Whether it is worth a look at the clock how long that way takes: always where it is tried. Once
+  // it is known to be the quickest, one time of a few says as well whether times have changed.
+  bool wants_time() const { return wants_time_; }
+
   // What going the way `way` took. Some times may be told late, or not at all.
   void took(std::size_t way, double time);
 
  private:
   static constexpr std::uint32_t kSoonest = 8;
   static constexpr std::uint32_t kLatest = 512;
+  static constexpr std::uint32_t kTimedEvery = 4;
 
-  std::size_t best() const;
+  void find_best();
+  std::size_t untried() const;
   std::size_t next_to_try() const;
   int first_tries() const { return manner_.at_a_time == 1 ? 3 : manner_.at_a_time; }  // of a way
   void tried(double time);
@@ -52,6 +58,9 @@ class QuickestWay {
   Manner manner_;
   std::array<double, kMostWays> means_{};  // of the latest times
   std::array<int, kMostWays> tries_{};
+  std::size_t best_ = 0;    // by means_
+  bool all_tried_ = false;  // the first time
+  bool wants_time_ = true;
   double settled_ = 0;            // mean of the best way when another one was tried
   std::uint32_t until_next_ = 0;  // times, before another way is tried again
   std::uint32_t pause_ = kSoonest;

@@ -47,7 +47,9 @@ class StoreChoice {
   // Requires  bytes >= kLeastBytes.
   kernels::StoreHint choose(std::size_t bytes, Kind kind);
 
-  // How long it took, in any unit; the store is that of the latest choose().
+  // How long it took, in any unit; the store is that of the latest choose(). Whether that is
+  // wanted.
+  bool wants_time() const { return size_->wants_time(); }
   void took(std::uint64_t ticks);
 
  private:

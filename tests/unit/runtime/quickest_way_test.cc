@@ -51,6 +51,21 @@ TEST(QuickestWay, AreTriedInARowOrByTurns) {
   EXPECT_EQ(tries(QuickestWay({.first_tries = QuickestWay::FirstTries::by_turns})), "010101");
 }
 
+// The clock costs as much as a few dozen instructions.
+TEST(QuickestWay, AreTimedWhenTriedAndNowAndThen) {
+  QuickestWay ways;
+  int of_best = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t way = ways.next();
+    const bool tried = i < 6 || way == 1;
+    EXPECT_TRUE(!tried || ways.wants_time()) << i;
+    of_best += !tried && ways.wants_time() ? 1 : 0;
+    if (ways.wants_time()) ways.took(way, way == 0 ? 1 : 2);
+  }
+  EXPECT_GE(of_best, 480);
+  EXPECT_LE(of_best, 520);
+}
+
 // Of which the second one takes five times as long for the first times after the other one has been
 // gone, and then `warm`, where the first one takes 10.
 class ColdSecondWay {
