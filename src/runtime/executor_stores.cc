@@ -95,13 +95,14 @@ void Executor::compute(StepKind kind, bool finish, std::size_t elements) {
 void Executor::store_own(StepKind kind, bool finish, std::size_t elements) {
   if (streaming_) return store(kind, finish, elements, StoreHint::streaming);
   const std::size_t bytes = elements * element_bytes_;
-  const bool has_choice = kind == StepKind::copy && peers_read_at_once_ &&
-                          bytes > StoreChoice::kLeastBytes && !destination_pointers_.all().empty();
+  const bool has_choice = peers_read_at_once_ && bytes > StoreChoice::kLeastBytes &&
+                          !destination_pointers_.all().empty();
   if (!has_choice || options_.stores == StoreHint::streaming)
     return store(kind, finish, elements, StoreHint::cached);
   if (options_.stores) return store(kind, finish, elements, *options_.stores);
   using Kind = StoreChoice::Kind;
-  const StoreHint way = stores_.choose(bytes, source_is_far_ ? Kind::fetched_copy : Kind::own_copy);
+  const Kind copy = source_is_far_ ? Kind::fetched_copy : Kind::own_copy;
+  const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : Kind::own_sum);
   const std::uint64_t begun = stores_.wants_time() ? flight::ticks() : 0;
   store(kind, finish, elements, way);
   if (begun != 0) stores_.took(flight::ticks() - begun);

@@ -16,24 +16,32 @@ using Kind = StoreChoice::Kind;
 constexpr double kPastToBuffers = 0.8;
 constexpr double kPastToQueues = 0.4;
 constexpr double kByString = 0.95;
+constexpr double kUnclaimed = 0.9;
 constexpr double kSumsToQueuesByString = 0.8;  // as they are read at once, and were read twice here
 
-bool is_own(Kind kind) { return kind == Kind::own_copy || kind == Kind::fetched_copy; }
+bool is_own_copy(Kind kind) { return kind == Kind::own_copy || kind == Kind::fetched_copy; }
 bool is_queued(Kind kind) { return kind == Kind::queued_copy || kind == Kind::queued_sum; }
 
 }  // namespace
 
 // The loop is the first way.
 StoreHint StoreChoice::hint_of(std::size_t way, Kind kind) {
-  if (way == 0) return StoreHint::cached;
-  return way == 1 && !is_own(kind) ? StoreHint::streaming : StoreHint::string;
+  constexpr std::array kWays = {StoreHint::cached, StoreHint::streaming, StoreHint::string,
+                                StoreHint::unclaimed};
+  constexpr std::array kOfOwnCopies = {StoreHint::cached, StoreHint::string};
+  constexpr std::array kOfOwnSums = {StoreHint::cached, StoreHint::unclaimed};
+  if (kind == Kind::own_sum) return kOfOwnSums[way];
+  return is_own_copy(kind) ? kOfOwnCopies[way] : kWays[way];
 }
 
 StoreChoice::Sizes StoreChoice::sizes_of(Kind kind) {
   const double past = is_queued(kind) ? kPastToQueues : kPastToBuffers;
   const double by_string = kind == Kind::queued_sum ? kSumsToQueuesByString : kByString;
-  QuickestWay::Manner manner{.worth = {1, past, by_string}, .ways = 3};
-  if (is_own(kind)) manner = {.worth = {1, kByString}};
+  const bool is_sum = kind == Kind::pushed_sum || kind == Kind::queued_sum;
+  QuickestWay::Manner manner{.worth = {1, past, by_string, kUnclaimed},
+                             .ways = is_sum ? std::size_t{4} : 3};
+  if (is_own_copy(kind)) manner = {.worth = {1, kByString}};
+  if (kind == Kind::own_sum) manner = {.worth = {1, kUnclaimed}};
   Sizes sizes;
   sizes.fill(QuickestWay(manner));
   return sizes;

@@ -18,10 +18,11 @@ namespace tutti::runtime::kernels {
 // Where stores should go. `streaming` bypasses the caches: right for destinations that do not fit
 // them and that nobody reads soon, much slower for those that do fit. `string` copies as the C
 // library does, whose large copies are the processor's string instruction: it goes through the
-// caches, and need not fetch the lines that it fills. These are wishes: destinations below 4 KiB,
-// or in place, are stored the cached way, and sums know no `string`.
+// caches, and need not fetch the lines that it fills. `unclaimed` goes through the caches, too, but
+// asks for no line before it is stored. These are wishes: destinations below 4 KiB, or in place, do
+// not stream, sums know no `string`, and copies nothing that is `unclaimed`.
 // Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
-enum class StoreHint : std::uint8_t { cached, streaming, string };
+enum class StoreHint : std::uint8_t { cached, streaming, string, unclaimed };
 
 // One pass: destinations[d][i] = sources[0][i] op sources[1][i] op ..., for every d.
 // Requires: at least one source and one destination; a destination is equal to a source (in

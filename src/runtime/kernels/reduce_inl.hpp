@@ -26,11 +26,14 @@ template <class Format, class Op>
 class Reducer {
  public:
   explicit Reducer(const ReduceCall& call)
-      : call_(call), bends_(call.tree && call.sources.size() > 3) {}
+      : call_(call),
+        bends_(call.tree && call.sources.size() > 3),
+        claims_(call.stores != StoreHint::unclaimed) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
     if (bytes <= kBytes) return few(0, bytes);
-    const StoreHint stores = in_place() ? StoreHint::cached : call_.stores;
+    const bool streams = call_.stores == StoreHint::streaming && !in_place();
+    const StoreHint stores = streams ? StoreHint::streaming : StoreHint::cached;
     if (stores == StoreHint::streaming && !in_phase(call_.destinations))
       return run_in_turns(bytes, element_bytes);
     pass(0, bytes, element_bytes, stores);
@@ -63,7 +66,8 @@ class Reducer {
   void pass(std::size_t offset, std::size_t end, std::size_t element_bytes, StoreHint stores) {
     const Start start = plan_start(call_.destinations, end - offset, element_bytes, stores);
     const std::size_t ahead = claim_ahead_bytes(end - offset, call_.destinations.size());
-    if (!start.streaming) claim(call_.destinations, offset, std::min(end, offset + ahead));
+    if (!start.streaming && claims_)
+      claim(call_.destinations, offset, std::min(end, offset + ahead));
     vectors(offset, offset + start.head);
     offset += start.head;
     if constexpr (kBlocks) offset = run_blocks(offset, end, start.streaming);
@@ -110,7 +114,7 @@ class Reducer {
     if (streaming) offset = stream_pages(fold, offset, bytes);
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
-    const std::size_t ahead = claim_ahead_bytes(bytes, destinations.size());
+    const std::size_t ahead = claims_ ? claim_ahead_bytes(bytes, destinations.size()) : bytes;
     const std::size_t fetched = fetch_ahead_bytes(bytes);
     for (; offset + kStepBytes <= bytes; offset += kStepBytes) {
       // Never beyond `bytes`: what lies there may be in use by another core.
@@ -276,6 +280,7 @@ class Reducer {
 
   const ReduceCall& call_;
   const bool bends_;  // up to three sources, the tree is a chain
+  const bool claims_;
 };
 
 // The entry for one element type: picks the loop of the operation.

@@ -221,7 +221,8 @@ TEST(Executor, WhicheverWayItIsStoredItIsTheSame) {
   using kernels::StoreHint;
   constexpr std::size_t kFrame = std::size_t{64} << 10;
   for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
-    for (const auto way : {StoreHint::cached, StoreHint::streaming, StoreHint::string})
+    for (const auto way :
+         {StoreHint::cached, StoreHint::streaming, StoreHint::string, StoreHint::unclaimed})
       for (const int ranks : {2, 3}) {
         MemoryRanks world(ranks, nullptr,
                           {.streaming_bytes = streaming_bytes, .stores = way, .pulls = {}}, kFrame);

@@ -31,12 +31,13 @@ enum class Layout {
   aligned,
   odd_addresses,
   in_place,
+  unclaimed,
   streaming,
   streaming_in_place,
   streaming_apart,  // at different distances from a cache line
 };
 constexpr Layout kLayouts[] = {
-    Layout::aligned,   Layout::odd_addresses,      Layout::in_place,
+    Layout::aligned,   Layout::odd_addresses,      Layout::in_place,       Layout::unclaimed,
     Layout::streaming, Layout::streaming_in_place, Layout::streaming_apart};
 
 bool is_in_place(Layout layout) {
@@ -169,7 +170,9 @@ class Comparison {
     }
     call.sources = {from.data(), sources};
     call.destinations = {to.data(), destinations};
-    call.stores = is_streaming(layout) ? StoreHint::streaming : StoreHint::cached;
+    call.stores = is_streaming(layout)          ? StoreHint::streaming
+                  : layout == Layout::unclaimed ? StoreHint::unclaimed
+                                                : StoreHint::cached;
     reduce(call);
     for (std::size_t d = 0; d < destinations; ++d) check(call, *results[d], d, layout, expected);
   }

@@ -18,8 +18,10 @@ struct Costs {
   std::uint64_t through = 1;
   std::uint64_t past = 1;
   std::uint64_t by_string = 1'000'000;
+  std::uint64_t unclaimed = 1'000'000;
 
   std::uint64_t of(StoreHint way) const {
+    if (way == StoreHint::unclaimed) return unclaimed;
     return way == StoreHint::cached ? through : way == StoreHint::streaming ? past : by_string;
   }
 };
@@ -64,6 +66,23 @@ TEST(StoreChoice, OwnBuffersStayInTheCaches) {
     EXPECT_GE(by_string(choice, {100, 1, 10}, 1000, kind), 980);
     EXPECT_LE(by_string(choice, {10, 1, 100}, 1000, kind), 30);
   }
+}
+
+// Another core's, too, which may go past the caches as well.
+TEST(StoreChoice, SumsMayAskForNoLinesAhead) {
+  for (const Kind kind : {Kind::own_sum, Kind::pushed_sum, Kind::queued_sum}) {
+    const auto unclaimed = [&](const Costs& costs) {
+      StoreChoice choice;
+      return count(StoreHint::unclaimed, choice, costs, 1000, kBytes, kind);
+    };
+    EXPECT_GE(unclaimed({100, 100, 100, 85}), 960);
+    EXPECT_LE(unclaimed({100, 100, 100, 95}), 30) << "not worth it";
+  }
+  StoreChoice own;
+  EXPECT_EQ(past(own, {100, 1, 1, 50}, 1000, kBytes, Kind::own_sum), 0);
+  StoreChoice copies;
+  EXPECT_EQ(count(StoreHint::unclaimed, copies, {100, 100, 100, 1}, 1000, kBytes, Kind::own_copy),
+            0);
 }
 
 TEST(StoreChoice, TheQuickestOfThreeIsKept) {
