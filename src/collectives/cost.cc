@@ -58,12 +58,10 @@ Machine::Machine(const Topology& topology, const std::vector<VertexId>& placemen
   for (const int* const ranks : ranks_on) sharers_.push_back(*ranks);
 }
 
-bool Machine::takes_turns() const {
-  return std::any_of(sharers_.begin(), sharers_.end(), [](int sharers) { return sharers > 1; });
-}
+int Machine::most_sharers() const { return *std::max_element(sharers_.begin(), sharers_.end()); }
 
 DataIn Machine::data_in(double bytes) const {
-  const int most = *std::max_element(sharers_.begin(), sharers_.end());
+  const int most = most_sharers();
   const bool fits = 2 * bytes * most <= constants_.cache_bytes;
   return most > 1 && fits ? DataIn::caches : DataIn::memory;
 }

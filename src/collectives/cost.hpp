@@ -158,7 +158,8 @@ class Machine {
   // How many ranks take turns on the rank's processor, and which of them it is.
   int sharers(Rank rank) const { return sharers_[static_cast<std::size_t>(rank)]; }
   int turn(Rank rank) const { return turn_[static_cast<std::size_t>(rank)]; }
-  bool takes_turns() const;
+  bool takes_turns() const { return most_sharers() > 1; }
+  int most_sharers() const;  // of the ranks' cores, the most ranks that have one
 
   // Where the buffers lie of a call that has so many bytes in, and as many out, of each rank. It
   // only matters where ranks share processors: elsewhere it is always the same answer.

@@ -74,7 +74,9 @@ std::string bound_line(std::string_view name, double us, const std::string& orig
 std::string others_line(const std::vector<Candidate>& others) {
   if (others.empty()) return {};
   std::string names;
-  for (const Candidate& other : others) names += (names.empty() ? "" : ", ") + full_name(other);
+  for (const Candidate& other : others)
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", full_name(other),
+                         lowering_name(other.settings));
   return fmt::format("  tried while calls are made, and kept if quicker: {}\n", names);
 }
 

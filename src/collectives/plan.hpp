@@ -42,7 +42,7 @@ struct Plan {
   std::shared_ptr<const LoweredProgram> odd = nullptr;
   bool all_meet = false;  // every rank has messages for every other
   // Instead of this one where buffers turn out to be out of the peers' reach, and another algorithm
-  // is quicker then; null elsewhere. It is staged, and exchanges no addresses.
+  // is quicker then; null elsewhere. It is staged, and exchanges no addresses; its `others` may.
   std::shared_ptr<const Plan> plain = nullptr;
   // By other algorithms for the same memory, which may turn out to be quicker: found out while
   // calls are made, where there is a plan for plain memory.

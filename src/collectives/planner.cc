@@ -485,14 +485,14 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
   const bool ordered = form_of(query) != ReductionForm::any;
   const auto plan = state_->make_plan(best, ordered, rank);
   if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
-    const bool tries = state_->tries_others(query, *choices);
     const auto made = state_->make_plan(plain.front(), ordered, rank);
-    const auto add = [&](Plan& to, const std::vector<Choice>& sorted) {
-      for (const Choice& other : tries ? State::others(sorted) : std::vector<Choice>())
+    const auto add = [&](Plan& to, const std::vector<Choice>& others) {
+      for (const Choice& other : others)
         to.others.push_back(state_->make_plan(other, ordered, rank));
     };
-    add(*plan, choices->list);
-    add(*made, plain);
+    if (state_->tries_others(query, *choices, false)) add(*plan, State::others(choices->list));
+    if (state_->tries_others(query, *choices, true))
+      add(*made, State::plain_others(query, plain, *choices));
     plan->plain = made;
   }
   if (state_->plans.size() >= kPlansMax) state_->plans.clear();

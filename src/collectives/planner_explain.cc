@@ -49,12 +49,12 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
     explanation.candidates.push_back(state_->tell(choice, query));
   if (const auto plain = state_->plain_choices(query, *choices); !plain.empty()) {
     explanation.plain = state_->tell(plain.front(), query);
-    if (state_->tries_others(query, *choices)) {
+    if (state_->tries_others(query, *choices, false))
       for (const Choice& other : State::others(choices->list))
         explanation.others.push_back(state_->tell(other, query));
-      for (const Choice& other : State::others(plain))
+    if (state_->tries_others(query, *choices, true))
+      for (const Choice& other : State::plain_others(query, plain, *choices))
         explanation.plain_others.push_back(state_->tell(other, query));
-    }
   }
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
   const ShapeKey key{query.collective, rooted ? query.root : 0};

@@ -14,8 +14,20 @@ namespace {
 // KiB: the quickest of what was tried took 0.74 to 1 of what was chosen took, and was another one
 // on each; 256 KiB of plain memory between far cores of a third, 0.75.
 constexpr std::size_t kTriedBytes = 256 * 1024;
+// Of plain memory, where more than two ranks share a core. Source: 8 ranks on two near cores of an
+// EPYC, 1 MiB, us: what was chosen 439, what was found 250; of memory that peers can address trying
+// costs more than is found (136 and 169).
+constexpr std::size_t kTriedPlainBytesOfMany = 1024 * 1024;
 constexpr std::size_t kOthersMax = 3;
 constexpr double kOthersTime = 2;
+
+// For plain memory of more than that, plans that exchange addresses are tried as well, so many of
+// them. They cut what then goes through queues otherwise, and what they gain by that is more than
+// the exchange costs. Source: 8 ranks on two far cores of an EPYC, 256 KiB, us: the best through
+// queues by the model 105 to 117, the best that was tried of those 72, leaders_direct between
+// addresses 68.
+constexpr std::size_t kDirectThoughPlainBytes = 128 * 1024;
+constexpr std::size_t kDirectThoughPlain = 2;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
 // order and leaders take no turns. Source: two cores of an EPYC, without such a plan and with it,
@@ -35,13 +47,18 @@ constexpr std::size_t kOwnCorePlainBytesMax = 256 * 1024;
 
 // Whether calls find out which of several plans is the quickest, unless somebody has settled their
 // algorithm. Those that must make the same sums do: all that keep the order make them.
-bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices) const {
-  return machine.takes_turns() && query.bytes() <= kTriedBytes && options.algorithm.empty() &&
+bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices,
+                                  bool plain) const {
+  const bool many = plain && machine.most_sharers() > 2;
+  const std::size_t most = many ? kTriedPlainBytesOfMany : kTriedBytes;
+  return machine.takes_turns() && query.bytes() <= most && options.algorithm.empty() &&
          !choices.by_measurement;
 }
 
-// The best by other algorithms, of what is sorted by time; the first is the choice.
-std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
+// The best by other algorithms, of what is sorted by time; the first is the choice. If `also` can
+// be had in time it is one of them.
+std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted,
+                                           const Algorithm* also) {
   std::vector<Choice> others;
   const auto is_known = [&](const Choice& choice) {
     const auto same = [&](const Choice& other) {
@@ -50,12 +67,32 @@ std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted) {
     return same(sorted.front()) || std::any_of(others.begin(), others.end(), same);
   };
   for (const Choice& choice : sorted) {
-    if (others.size() == kOthersMax) break;
-    if (choice.not_possible.empty() && choice.time_ns <= kOthersTime * sorted.front().time_ns &&
-        !is_known(choice))
+    const bool in_time = choice.time_ns <= kOthersTime * sorted.front().time_ns;
+    if (!choice.not_possible.empty() || !in_time || is_known(choice)) continue;
+    if (others.size() < kOthersMax)
       others.push_back(choice);
+    else if (choice.entry->algorithm == also)
+      others.back() = choice;
   }
   return others;
+}
+
+// For plain memory: what is quickest for other memory is tried, too, and some of the plans that
+// exchange addresses, though to no avail.
+std::vector<Choice> Planner::State::plain_others(const PlanQuery& query,
+                                                 const std::vector<Choice>& plain,
+                                                 const Choices& choices) {
+  std::vector<Choice> all = others(plain, choices.list.front().entry->algorithm);
+  if (query.bytes() <= kDirectThoughPlainBytes) return all;
+  const double most = kOthersTime * choices.list.front().time_ns;
+  std::size_t room = kDirectThoughPlain;
+  for (const Choice& choice : choices.list) {
+    const bool fits = choice.settings.direct && choice.not_possible.empty();
+    if (room == 0 || !fits || choice.time_ns > most) continue;
+    all.push_back(choice);
+    --room;
+  }
+  return all;
 }
 
 // Of ranks with cores of their own, to whom plain memory is as dear as other memory: the best that
@@ -87,13 +124,14 @@ std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const 
   const bool in_order = form_of(query) != ReductionForm::any;
   const std::size_t each = query.bytes() / static_cast<std::size_t>(ranks());
   const bool between = each >= kOrderedPlainBytes && each <= kOrderedPlainBytesMax;
+  const bool is_tried = tries_others(query, choices, true);
   const Result<std::vector<std::unique_ptr<Entry>>*> entries = family(query);
   if (!entries.ok()) return {};
   std::vector<Choice> found;
   for (const std::unique_ptr<Entry>& entry : **entries) {
     if (!entry->not_priced.empty() || !needless(*entry->algorithm, query, true).empty()) continue;
-    if (in_order &&
-        (!out_of_order(*entry, query).empty() || !(between || entry->algorithm->in_turn())))
+    if (in_order && (!out_of_order(*entry, query).empty() ||
+                     !(between || is_tried || entry->algorithm->in_turn())))
       continue;
     Choice choice =
         settle(*entry, Pricing::plain, query, channel_choices(), slice_choices(*entry->algorithm));

@@ -108,8 +108,11 @@ struct Planner::State {
   static std::shared_ptr<const LoweredProgram> program_of(const Schedule& schedule, bool ordered,
                                                           Rank rank);
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
-  bool tries_others(const PlanQuery& query, const Choices& choices) const;
-  static std::vector<Choice> others(const std::vector<Choice>& sorted);
+  bool tries_others(const PlanQuery& query, const Choices& choices, bool plain) const;
+  static std::vector<Choice> others(const std::vector<Choice>& sorted,
+                                    const Algorithm* also = nullptr);
+  static std::vector<Choice> plain_others(const PlanQuery& query, const std::vector<Choice>& plain,
+                                          const Choices& choices);
   bool has_plain_plans(const PlanQuery& query) const;
   std::vector<Choice> plain_choices(const PlanQuery& query, const Choices& choices);
   std::vector<Choice> plain_of_own_cores(const PlanQuery& query, const Choices& choices) const;

@@ -4,6 +4,17 @@
 #include "base/assert.hpp"
 
 namespace tutti::runtime {
+namespace {
+
+// The first plan is the one that is predicted to be the quickest.
+constexpr auto kWorths = [] {
+  std::array<double, QuickestWay::kMostWays> worths;
+  worths.fill(PlanChoice::kWorthShare);
+  worths.front() = 1;
+  return worths;
+}();
+
+}  // namespace
 
 std::size_t PlanChoice::kind_of(Collective collective, std::size_t bytes) {
   using collectives::kBegunByAll;
@@ -40,8 +51,8 @@ PlanChoice::Choice PlanChoice::begin(Collective collective, std::size_t bytes, c
 PlanChoice::Choice PlanChoice::heard(std::size_t kind, std::uint64_t call,
                                      const Plans& plans) const {
   const std::uint64_t word = words_[kind].load(std::memory_order_acquire);
-  const std::uint64_t said = call >= word >> 6 ? word : word >> 3;
-  Choice choice{(said & 1) != 0, said >> 1 & 3};
+  const std::uint64_t said = call >= word >> 2 * kBits ? word : word >> kBits;
+  Choice choice{(said & 1) != 0, said >> 1 & ((1U << (kBits - 1)) - 1)};
   if (choice.number >= (choice.plain ? plans.plain : plans.usual)) choice.number = 0;
   return choice;
 }
@@ -64,7 +75,7 @@ PlanChoice::Times& PlanChoice::times_of(const Plans& plans, bool plain) {
   if (times_.size() >= kTimesKept) times_.clear();
   const std::size_t ways = plain ? plans.plain : plans.usual;
   return times_
-      .emplace(key, Times{QuickestWay({.worth = {1, kWorthShare, kWorthShare, kWorthShare},
+      .emplace(key, Times{QuickestWay({.worth = kWorths,
                                        .at_a_time = kCallsOfTry,
                                        .ways = ways,
                                        .of_mean = kOfMean,

@@ -109,9 +109,11 @@ class PlanChoice {
   static constexpr std::size_t kTimesKept = 256;
 
   static std::size_t kind_of(Collective collective, std::size_t bytes);
+  static constexpr int kBits = 4;  // of a choice in a word
+  static_assert(QuickestWay::kMostWays <= std::size_t{1} << (kBits - 1));
   // Of all calls from number `from` on `now`, of those before it `before`.
   static std::uint64_t said_of(std::uint64_t from, const Choice& now, const Choice& before) {
-    return from << 6 | bits_of(before) << 3 | bits_of(now);
+    return from << 2 * kBits | bits_of(before) << kBits | bits_of(now);
   }
   static std::uint64_t bits_of(const Choice& choice) {
     return choice.number << 1 | (choice.plain ? 1 : 0);

@@ -13,7 +13,7 @@ namespace tutti::runtime {
 
 class QuickestWay {
  public:
-  static constexpr std::size_t kMostWays = 4;
+  static constexpr std::size_t kMostWays = 6;
 
   // In which order the ways are gone before anything is known.
   enum class FirstTries : std::uint8_t { in_a_row, by_turns };
@@ -21,7 +21,7 @@ class QuickestWay {
   // How they are tried.
   struct Manner {
     // Of the first way's time, what each may take to be as good as it.
-    std::array<double, kMostWays> worth = {1, 1, 1, 1};
+    std::array<double, kMostWays> worth = {1, 1, 1, 1, 1, 1};
     FirstTries first_tries = FirstTries::in_a_row;
     // Times that a way is gone when it is tried, where the first ones after a while tell little:
     // what it works in must come into the caches first.

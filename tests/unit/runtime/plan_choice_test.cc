@@ -306,12 +306,13 @@ TEST(PlanChoice, OneRankOfPlainMemoryIsEnough) {
 }
 
 // Each is tried, whatever it takes, by all ranks alike; sums are right by all of them.
-TEST(PlanChoice, CallsAreMadeByEachOfTheirPlans) {
+void make_calls_by_each_plan(bool plain_others_address) {
   for (const int ranks : {2, 4, 5, 8}) {
     for (const bool shared : {false, true}) {
       SCOPED_TRACE(std::to_string(ranks) + (shared ? " ranks, shared" : " ranks, plain"));
       Calls calls{Collective::all_reduce, "direct", true};
       calls.plain = "direct";
+      calls.plain_others_address = plain_others_address;
       calls.others = {"ring", "tree"};
       Rounds rounds(calls, ranks, 1009, false, [&] { return shared; });
       std::vector<int> made(3);
@@ -330,6 +331,11 @@ TEST(PlanChoice, CallsAreMadeByEachOfTheirPlans) {
     }
   }
 }
+
+TEST(PlanChoice, CallsAreMadeByEachOfTheirPlans) { make_calls_by_each_plan(false); }
+
+// Though the memory is such that nobody can address it.
+TEST(PlanChoice, PlansForPlainMemoryMayExchangeAddresses) { make_calls_by_each_plan(true); }
 
 // Nothing is met in calls through queues, which may be made of memory that could be addressed; but
 // rank 0 sees what its own is, should that change meanwhile.

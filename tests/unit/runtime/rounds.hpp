@@ -32,6 +32,7 @@ struct Calls {
   std::string_view plain = {};  // another algorithm, for memory that is not shared; staged
   std::vector<std::string_view> others = {};  // that may be quicker than either
   bool others_queue = false;                  // go through queues where the usual one does not
+  bool plain_others_address = false;          // though the plan for such memory does not
   int group = 1;                              // ranks of one, for algorithms that go by them
   Rank never_shares = -1;       // its buffers no peer can address, whatever the others'
   bool (*refuses)() = nullptr;  // whether the next message finds no room
@@ -92,7 +93,7 @@ class Rounds {
       const auto plain = plan_of(calls, calls.plain, r, false);
       for (const std::string_view other : calls.others) {
         plans_.back().others.push_back(plan_of(calls, other, r, direct_ && !calls.others_queue));
-        plain->others.push_back(plan_of(calls, other, r, false));
+        plain->others.push_back(plan_of(calls, other, r, calls.plain_others_address));
       }
       plans_.back().plain = plain;
     }
