@@ -300,6 +300,17 @@ TEST(Planner, SmallPlansHaveOthersToTry) {
   EXPECT_TRUE((*make("1x4", 4, with_direct()).plan(all_reduce(kBytes), 0))->others.empty());
 }
 
+TEST(Planner, RanksThatShareCoresExchangeAddressesFromMoreOn) {
+  PlannerOptions options = with_direct();
+  options.direct_bytes_min = kDirectBytesMin;
+  const auto exchanges = [&](Planner planner, std::size_t kib) {
+    return (*planner.plan(all_reduce(kib << 10), 0))->settings.direct;
+  };
+  EXPECT_TRUE(exchanges(make("2", 2, options), 16));
+  EXPECT_FALSE(exchanges(neighbours_first(8, options), 16));
+  EXPECT_TRUE(exchanges(neighbours_first(8, options), 32));
+}
+
 // What exchanges addresses is cut otherwise, which may be worth it also where none can be given.
 TEST(Planner, PlansThatAddressAreTriedForPlainMemory) {
   Planner planner = neighbours_first(8);
