@@ -31,7 +31,8 @@ enum class Lowering : std::uint8_t { automatic, direct, staged };
 // Whether buffers can be addressed by the peers is known once addresses have been exchanged. Where
 // only some memory can be, below this much data the exchange gains less than it costs; below twice
 // as much, less for those who have such memory than it costs those who have not, where these have
-// no plan of their own (Plan::plain). Source: blocks of 8 KiB between two cores of an EPYC, near
+// no plan of their own (Plan::plain); and below four times as much between ranks that share cores.
+// Source: blocks of 8 KiB between two cores of an EPYC, near
 // and far, direct and through queues, us: all_gather 0.48 and 0.59, 1.01 and 1.47; all_reduce 0.60
 // and 0.60, 1.42 and 1.56; blocks of 4 KiB, all_gather 0.42 and 0.37, 0.87 and 1.1. Broadcast of 8
 // KiB 0.47 and 0.62, of plain memory, which has no plan of its own, 0.80 and 0.73.

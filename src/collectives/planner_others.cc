@@ -14,15 +14,16 @@ namespace {
 // KiB: the quickest of what was tried took 0.74 to 1 of what was chosen took, and was another one
 // on each; 256 KiB of plain memory between far cores of a third, 0.75.
 constexpr std::size_t kTriedBytes = 256 * 1024;
-// Of plain memory, where more than two ranks share a core. Source: 8 ranks on two near cores of an
-// EPYC, 1 MiB, us: what was chosen 439, what was found 250; of memory that peers can address trying
-// costs more than is found (136 and 169).
-constexpr std::size_t kTriedPlainBytesOfMany = 1024 * 1024;
 constexpr std::size_t kOthersMax = 3;
 constexpr double kOthersTime = 2;
 
-// For plain memory of more than that, plans that exchange addresses are tried as well, so many of
-// them. They cut what then goes through queues otherwise, and what they gain by that is more than
+// So many bytes at most of plain memory, where more than two ranks share a core. Source: 8 ranks on
+// two near cores of an EPYC, 1 MiB, us: what was chosen 439, what was found 250; of memory that
+// peers can address trying costs more than is found (136 and 169).
+constexpr std::size_t kTriedPlainBytesOfMany = 1024 * 1024;
+
+// For plain memory of more bytes than this, so many plans that exchange addresses are tried as
+// well. They cut what then goes through queues otherwise, and what they gain by that is more than
 // the exchange costs. Source: 8 ranks on two far cores of an EPYC, 256 KiB, us: the best through
 // queues by the model 105 to 117, the best that was tried of those 72, leaders_direct between
 // addresses 68.
@@ -30,11 +31,11 @@ constexpr std::size_t kDirectThoughPlainBytes = 128 * 1024;
 constexpr std::size_t kDirectThoughPlain = 2;
 
 // Of plain memory, how little and how much for each rank has a plan of its own, too, where it is in
-// order and leaders take no turns. Source: two cores of an EPYC, without such a plan and with it,
-// by leaders_in_order, us: 4 ranks, near cores, 64 KiB 18.5 and 23.5, 256 KiB 59.5 and 51, 1 MiB
-// 241 and 208, 16 MiB 5962 and 6692; 8 ranks, far ones, 256 KiB 163 and 256, 1 MiB 811 and 568. By
-// leaders_in_order and by `direct`, which copies by the string instruction: 4 ranks, far, 512 KiB
-// 109 and 62, 1 MiB 207 and 143, 4 MiB 974 and 812.
+// order and leaders take no turns; what is tried has one anyway. Source: two cores of an EPYC,
+// without such a plan and with it, by leaders_in_order, us: 4 ranks, near cores, 64 KiB 18.5
+// and 23.5, 256 KiB 59.5 and 51, 1 MiB 241 and 208, 16 MiB 5962 and 6692; 8 ranks, far ones, 256
+// KiB 163 and 256, 1 MiB 811 and 568. By leaders_in_order and by `direct`, which copies by the
+// string instruction: 4 ranks, far, 512 KiB 109 and 62, 1 MiB 207 and 143, 4 MiB 974 and 812.
 constexpr std::size_t kOrderedPlainBytes = 64 * 1024;
 constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
 

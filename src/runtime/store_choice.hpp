@@ -51,8 +51,8 @@ class StoreChoice {
   // Requires  bytes >= kLeastBytes.
   kernels::StoreHint choose(std::size_t bytes, Kind kind);
 
-  // How long it took, in any unit; the store is that of the latest choose(). Whether that is
-  // wanted.
+  // Of the store of the latest choose(): whether it is worth a look at the clock; and how long it
+  // took, in any unit.
   bool wants_time() const { return size_->wants_time(); }
   void took(std::uint64_t ticks);
 
