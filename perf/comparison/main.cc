@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,24 +43,21 @@ constexpr double kBatches = 8;                             // ... if the time is
 constexpr std::size_t kMostInBatch = 10000;
 constexpr double kTriesPerSecond = 50;  // of a measurement, for a quiet moment before each batch
 constexpr double kMostTries = 9;
-// From here on, a launch has one call that counts: its pages cost more than all of its calls.
+// From here on, a launch has one call that counts, and keeps its buffers: their pages cost more
+// than all of its calls.
 constexpr std::size_t kDearBytes = std::size_t{128} << 20;
 
-// What a peer's ranks put in and get out in one kind of call.
+// What a peer's ranks put in and get out; without output_bytes both are one buffer.
 class Memories {
  public:
-  Memories(Peer& peer, const Work& work) : peer_(peer) {
-    const std::size_t block = work.count(peer.size()) * size_of(work.type);
-    for (int rank = 0; rank < peer.held(); ++rank) {
-      Buffers buffers;
-      buffers.input = peer.allocate(block * work.input_blocks(peer.size()));
-      buffers.output = work.operation == Operation::broadcast
-                           ? buffers.input
-                           : peer.allocate(block * work.output_blocks(peer.size()));
-      ranks_.push_back(buffers);
-      if (!ok()) return;
+  Memories(Peer& peer, std::size_t input_bytes, std::size_t output_bytes)
+      : peer_(peer), bytes_(input_bytes) {
+    for (int rank = 0; rank < peer.held() && ok(); ++rank) {
+      void* const input = peer.allocate(input_bytes);
+      ranks_.push_back({input, output_bytes == 0 ? input : peer.allocate(output_bytes)});
       // Pages that were never written are all the same one, and cost their owner later.
-      std::memset(buffers.output, 0xff, block * work.output_blocks(peer.size()));
+      const std::size_t written = output_bytes == 0 ? input_bytes : output_bytes;
+      if (ok()) std::memset(ranks_.back().output, 0xff, written);
     }
   }
   Memories(const Memories&) = delete;
@@ -72,11 +70,15 @@ class Memories {
     }
   }
 
-  bool ok() const { return ranks_.back().input != nullptr && ranks_.back().output != nullptr; }
+  bool ok() const {
+    return ranks_.empty() || (ranks_.back().input != nullptr && ranks_.back().output != nullptr);
+  }
+  std::size_t bytes() const { return bytes_; }  // of an input
   const std::vector<Buffers>& ranks() const { return ranks_; }
 
  private:
   Peer& peer_;
+  std::size_t bytes_;
   std::vector<Buffers> ranks_;
 };
 
@@ -92,13 +94,12 @@ class Launch {
 
   // The time of every call or batch of this work, on rank 0 only. False: a call failed.
   bool measure(const Work& work, Times& times) {
-    const Memories memories(peer_, work);
-    if (!memories.ok()) {
+    work_ = work;
+    if (!get_buffers()) {
       std::fprintf(stderr, "no memory for two buffers of %zu bytes\n", work.bytes);
       return false;
     }
-    work_ = work;
-    call_ = {work.operation, work.type, work.count(peer_.size()), memories.ranks()};
+    call_ = {work.operation, work.type, work.count(peer_.size()), buffers_};
     const std::vector<std::string> ways = peer_.ways(call_);
     std::size_t best = 0;
     if (ways.size() > 1 && !try_all(ways.size(), best)) return false;
@@ -114,6 +115,23 @@ class Launch {
   }
 
  private:
+  // Fresh ones, but for dear works.
+  bool get_buffers() {
+    const bool one_buffer = work_.operation == Operation::broadcast;
+    std::optional<Memories>& memories = dear() ? dear_memories_ : memories_;
+    if (!dear()) {
+      const std::size_t block = work_.count(peer_.size()) * size_of(work_.type);
+      memories.emplace(peer_, block * work_.input_blocks(peer_.size()),
+                       one_buffer ? 0 : block * work_.output_blocks(peer_.size()));
+    } else if (!memories || memories->bytes() < work_.bytes) {
+      memories.emplace(peer_, work_.bytes, work_.bytes);
+    }
+    buffers_ = memories->ranks();
+    if (one_buffer)
+      for (Buffers& buffers : buffers_) buffers.output = buffers.input;
+    return memories->ok();
+  }
+
   // Also finds out how many calls fill a batch.
   bool warm_up(double seconds, std::size_t least) {
     std::vector<Nanoseconds> unused;
@@ -268,6 +286,9 @@ class Launch {
   std::size_t batch_ = 1;
   int tries_ = 1;          // to find a quiet moment for a batch
   std::size_t quiet_ = 0;  // samples of the last repeat() beside which nothing else ran
+  std::optional<Memories> memories_;
+  std::optional<Memories> dear_memories_;
+  std::vector<Buffers> buffers_;
   Work work_;
   Call call_;
   std::uint64_t number_ = 0;  // of calls so far, of any kind

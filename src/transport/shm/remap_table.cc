@@ -95,17 +95,30 @@ Reason RemapTable::add(std::uintptr_t begin, std::uintptr_t end, bool patient) {
   if (patient && !patience_.over(begin)) return "it could not be moved, or did not stay, before";
   if (status_kib("VmLck:") != 0 || status_kib("VmPin:") != 0)
     return "the process has locked or pinned memory, and which that is cannot be told";
+  const Patience::Clock::time_point start = Patience::Clock::now();
+  bool grew = false;
+  const Reason refused = add_gaps(begin, end, grew);
+  if (refused != nullptr)
+    patience_.refused(begin);
+  else if (grew)
+    patience_.moved(begin, start, Patience::Clock::now());
+  return refused;
+}
+
+// What of [begin, end) is in no file yet; `grew`: there was some.
+Reason RemapTable::add_gaps(std::uintptr_t begin, std::uintptr_t end, bool& grew) {
   Reason refused = use_file();
   for (std::uintptr_t at = begin; at < end && refused == nullptr;) {
     const Extent* next = extents_.at_or_after(at);
     const std::uintptr_t stop = next == nullptr ? end : std::min(end, next->begin);
-    if (at < stop)
+    const bool gap = at < stop;
+    grew = grew || gap;
+    if (gap)
       refused = add_gap(at, stop);
     else if (next->file != current_)
       refused = "part of it lies in a file that takes no more memory";
-    at = at < stop ? stop : next->end;
+    at = gap ? stop : next->end;
   }
-  if (refused != nullptr) patience_.lost(begin);
   return refused;
 }
 
@@ -403,7 +416,7 @@ void RemapTable::hear(const WatchEvent& event) {
 void RemapTable::forget(std::uintptr_t begin, std::uintptr_t end) {
   Extent piece;
   while (extents_.take(begin, end, piece)) {
-    patience_.lost(piece.begin);
+    patience_.lost(piece.begin, Patience::Clock::now());
     if (piece.file == current_) drop_pages(piece);
   }
   close_unused();

@@ -15,6 +15,7 @@
 #include "transport/shm/file.hpp"
 #include "transport/shm/maps.hpp"
 #include "transport/shm/pages.hpp"
+#include "transport/shm/patience.hpp"
 #include "transport/shm/remap.hpp"
 #include "transport/shm/watch.hpp"
 
@@ -33,37 +34,6 @@ struct File {
   Descriptor file;
   std::uint32_t region = 0;
   std::uint64_t inode = 0;  // as the list of mappings names it: peers' files have others
-};
-
-// Programs that get and free a buffer around each call would have it moved each time, which takes
-// longer than the call does. Each time that memory at an address went, or could not be moved, the
-// next attempt is put off for twice as many calls.
-class Patience {
- public:
-  // Whether it is time to try memory that begins there.
-  bool over(std::uintptr_t begin) {
-    Slot& slot = slot_of(begin);
-    if (slot.begin != begin || slot.wait == 0) return true;
-    --slot.wait;
-    return false;
-  }
-  void lost(std::uintptr_t begin) {
-    Slot& slot = slot_of(begin);
-    if (slot.begin != begin) slot = {begin, 0, 0};
-    slot.times = std::min(slot.times + 1, kTimesMost);
-    slot.wait = (1U << slot.times) - 1;
-  }
-
- private:
-  static constexpr unsigned kTimesMost = 12;
-  struct Slot {
-    std::uintptr_t begin = 0;
-    unsigned times = 0;
-    unsigned wait = 0;
-  };
-  Slot& slot_of(std::uintptr_t begin) { return slots_[begin / kPageBytes * 0x9e3779b1U % kSlots]; }
-  static constexpr std::size_t kSlots = 256;
-  std::array<Slot, kSlots> slots_ = {};
 };
 
 class RemapTable {
@@ -99,6 +69,7 @@ class RemapTable {
   };
 
   Reason use_file();
+  Reason add_gaps(std::uintptr_t begin, std::uintptr_t end, bool& grew);
   Reason add_gap(std::uintptr_t begin, std::uintptr_t end);
   Reason look_at(std::uintptr_t address, Kind& kind) const;
   void note_break(std::uintptr_t begin, std::uintptr_t end);
