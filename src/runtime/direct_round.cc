@@ -44,6 +44,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
     if (!destination.ready || destination.way == Way::staged) return false;
     if (destination.way == Way::push) {
       words_.push_back({destination.stream, Signal::produced, false, destination.ordinal});
+      action.vouches = pulls_ || action.pulls;
       alone = false;
     } else {
       ends_.push_back({destination.stream, Signal::taken, false, destination.ordinal});
@@ -52,6 +53,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
   }
   action.words_end = static_cast<std::uint32_t>(words_.size());
   actions_.push_back(action);
+  pulls_ |= action.pulls;
   if (alone) early_steps_ |= bit;
   return true;
 }
@@ -73,6 +75,7 @@ void DirectRound::clear() {
   words_.clear();
   ends_.clear();
   early_ = 0;
+  pulls_ = false;
   early_steps_ = open_steps_ = 0;
 }
 

@@ -32,7 +32,8 @@ class DirectRound {
     std::uint32_t step = 0;
     std::uint32_t words = 0;
     std::uint32_t words_end = 0;
-    bool pulls = false;  // it reads a peer's memory
+    bool pulls = false;    // it reads a peer's memory
+    bool vouches = false;  // its words say that something is there that was perhaps made of that
   };
 
   // Becomes empty where the program is more than that.
@@ -57,6 +58,7 @@ class DirectRound {
   std::vector<Word> ends_;
   std::size_t early_ = 0;
   std::uint64_t early_steps_ = 0;  // by bit
+  bool pulls_ = false;             // one of actions_ does
   std::uint64_t open_steps_ = 0;   // those that are complete at the end only
 };
 

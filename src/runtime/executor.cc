@@ -102,6 +102,7 @@ bool Executor::begin_call() {
     any_failed |= peer.endpoint->signalled(Signal::failed) != 0;
   }
   begin_slices();
+  reads_peers_ = false;
   cut_undecided_ = slices_if_direct_ != slices_by_frame_;
   finished_ = false;
   return !any_failed;
@@ -507,6 +508,7 @@ bool Executor::conclude() {
   // Who leaves with something unsent may not come back for long, and the peers need it.
   if (keeps_unsent_ && !transport_.flushed()) return false;
   // A peer that failed may have taken its memory back before we read it.
+  end_reading();
   if (!call_.signature.direct || !hear_of_failures()) finish();
   return true;
 }
@@ -527,6 +529,7 @@ void Executor::finish() {
   }
   finished_ = true;
   if (has_plans_) note_plan();
+  if (leads_) pull_choice_.met(meets_plain_);
   if (is_timed()) note_time(flight::ticks() - all_there_);
   if (!call_.signature.direct) return;
   transport_.end_direct_call();

@@ -239,7 +239,6 @@ class Executor {
     Phase& phase;              // of this step
     std::size_t elements = 0;  // of each of its messages, once measured
     std::size_t bytes = 0;
-    bool reads_peers = false;  // a source is a peer's memory
     // The transport moves the message between itself and memory (executor_long.cc).
     bool sends_long = false;
     bool takes_long = false;
@@ -260,7 +259,7 @@ class Executor {
   const SharedProgram& choose_copies(const Call& call, const collectives::Plan& plan);
   Rank leader() const { return PullChoice::leader(call_.signature, transport_.size()); }
   bool agrees_on_copies(std::size_t peer, CopyWays theirs);
-  CopyWay agreed_way(const Signature& signature) const;
+  CopyWay agreed_way() const;
   CopyWay second_way(bool plain);
   bool may_choose() const { return two_programs_ || attachable_; }
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
@@ -341,7 +340,7 @@ class Executor {
   void add_source(const CallOperand& operand, const std::byte* source);
   void forget_sources();
   void choose_stores();
-  bool is_timed() const { return leads_ || finds_out_; }
+  bool is_timed() const { return (leads_ && pull_choice_.wants_time()) || finds_out_; }
   void note_time(std::uint64_t ticks);
   void forget_destinations();
   bool is_onto_itself(const CallOperand& operand, const std::byte* destination) const;
@@ -360,7 +359,7 @@ class Executor {
     std::atomic_thread_fence(std::memory_order_acquire);
 #endif
   }
-  bool read_too_late(Operands sources);
+  bool vouches_for_late_reads(Operands destinations);
   void finish_messages(Attempt& attempt);
   bool offers_taken(const Attempt& attempt);
 
@@ -541,8 +540,7 @@ class Executor {
   std::size_t actions_done_ = 0;            // of direct_round_, and
   std::size_t ends_heard_ = 0;
 
-  // Of the step being tried: a source lies in a peer's memory.
-  bool reads_peers_ = false;
+  bool reads_peers_ = false;  // something lies in a peer's memory since failures were asked for
   bool misses_neighbour_ = false;                       // in the last look at a short program
   std::vector<bool> neighbours_;                        // by rank; empty where there are none
   std::vector<std::unique_ptr<CallProgram>> programs_;  // the latest first

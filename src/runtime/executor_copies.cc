@@ -9,11 +9,13 @@ namespace tutti::runtime {
 // Which program of the plan the call runs. A plan that alternates copies in one way only.
 auto Executor::choose_program(const Call& call, const collectives::Plan& plan)
     -> const SharedProgram& {
+  pull_choice_.begin(call.signature);
   const SharedProgram& copies = choose_copies(call, plan);
   return plan.odd == nullptr ? copies : turn_of(call, plan);
 }
 
 // As all ranks have agreed before it.
+// Requires  pull_choice_.begin() of this call.
 auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
     -> const SharedProgram& {
   copies_ = {};
@@ -21,22 +23,21 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
   two_programs_ = plan.pulled != nullptr && peers_read_at_once_ && !call.signature.varied;
   attachable_ = may_attach(call, plan);
   if (!two_programs_ && !attachable_) return plan.program;
-  copies_.now = agreed_way(call.signature);
+  copies_.now = agreed_way();
   const bool has_the_word =
       transport_.rank() == PullChoice::leader(call.signature, transport_.size());
   // Where ranks share a core, how long a call takes says more of their turns.
   leads_ = has_the_word && neighbours_.empty() && !options_.pulls;
-  const CopyWay second =
-      leads_ ? second_way(pull_choice_.met_plain(call.signature)) : CopyWay::stored;
-  if (second != CopyWay::stored) copies_.next = pull_choice_.propose(call.signature, second);
+  const CopyWay second = leads_ ? second_way(pull_choice_.met_plain()) : CopyWay::stored;
+  if (second != CopyWay::stored) copies_.next = pull_choice_.propose(second);
   // As the others hear it, also where there is nothing to choose any more.
-  if (has_the_word) pull_choice_.heard(call.signature, copies_.next);
+  if (has_the_word) pull_choice_.heard(copies_.next);
   return copies_.now != CopyWay::stored && two_programs_ ? plan.pulled : plan.program;
 }
 
 // As it was said, or is wished.
-CopyWay Executor::agreed_way(const Signature& signature) const {
-  if (!options_.pulls) return pull_choice_.way(signature);
+CopyWay Executor::agreed_way() const {
+  if (!options_.pulls) return pull_choice_.way();
   if (!*options_.pulls) return CopyWay::stored;
   return attachable_ ? CopyWay::attached : CopyWay::pulled;
 }
@@ -60,7 +61,7 @@ bool Executor::agrees_on_copies(std::size_t peer, CopyWays theirs) {
                             rank_of(peer), verb(theirs.now))));
     return false;
   }
-  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(call_.signature, theirs.next);
+  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(theirs.next);
   return true;
 }
 

@@ -40,7 +40,8 @@ void Executor::lay_out_direct_round() {
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& usual,
                                  const collectives::Plan& plan) {
   if (direct_round_.empty() || !done() || !status_.ok()) return false;
-  if (may_choose()) copies_.now = agreed_way(call.signature);
+  pull_choice_.begin(call.signature);
+  if (may_choose()) copies_.now = agreed_way();
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
   if (!repeats(call, plan, other_program ? plan.pulled : plan.program)) return false;
   enter_again(call);
@@ -129,14 +130,15 @@ bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record)
   }
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
-  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(call_.signature, copies.next);
+  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(copies.next);
   p.endpoint->release();
   p.arrival_due = false;
   return true;
 }
 
 // Up to that number. False: a peer has failed before what was read of its memory was read, perhaps,
-// and nobody must be told that it is there.
+// and nobody must be told that what was made of it is there. That it was read may be told; to ask
+// first would fetch the line to which a peer who is through has just written so.
 bool Executor::run_actions(std::size_t end) {
   for (; actions_done_ < end; ++actions_done_) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
@@ -144,11 +146,9 @@ bool Executor::run_actions(std::size_t end) {
     if (step.elements > 0) run_met(step);
     if (!is_copied()) [[unlikely]]
       return false;
-    if (action.pulls) {
-      end_reading();
-      if (any_has_failed()) [[unlikely]]
-        return false;
-    }
+    if (action.pulls) end_reading();
+    if (action.vouches && any_has_failed()) [[unlikely]]
+      return false;
     for (std::uint32_t w = action.words; w < action.words_end; ++w) {
       const DirectRound::Word& word = direct_round_.word(w);
       peers_[word.peer].endpoint->signal(word.which, number_of(word));
@@ -205,6 +205,7 @@ void Executor::resume_direct() {
   begin_slices();
   cut_undecided_ = false;
   finished_ = false;
+  reads_peers_ = actions_done_ > 0;
   for (std::size_t action = 0; action < actions_done_; ++action)
     note_done(direct_round_.actions()[action].step);
   if (any_has_failed()) hear_of_failures();

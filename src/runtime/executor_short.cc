@@ -86,7 +86,7 @@ bool Executor::try_short(const ShortStep& step, std::uint64_t bit) {
     if (step.elements > 0) compute(step.kind, step.finish, step.elements);
     if (kDirect && !is_copied()) [[unlikely]]
       return moved;
-    if (kDirect && reads_peers_ && read_too_late(sources_of(step))) [[unlikely]]
+    if (kDirect && reads_peers_ && vouches_for_late_reads(destinations_of(step))) [[unlikely]]
       return moved;
     finish_messages<kDirect>(step);
     short_done_.ran |= bit;
@@ -179,7 +179,6 @@ bool Executor::neighbours_have_sent(const ShortStep& step) {
 template <bool kDirect>
 bool Executor::find_sources(const ShortStep& step) {
   forget_sources();
-  if (kDirect) reads_peers_ = false;
   for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
     const CallOperand& source = program_->operand(i);
     const std::byte* place = nullptr;

@@ -99,7 +99,7 @@ bool Executor::try_step(Attempt& attempt) {
     run(attempt);
     if (!is_copied()) [[unlikely]]
       return moved;
-    if (attempt.reads_peers && read_too_late(program_->sources(attempt.step))) [[unlikely]]
+    if (reads_peers_ && vouches_for_late_reads(program_->destinations(attempt.step))) [[unlikely]]
       return moved;
     finish_messages(attempt);
     attempt.phase = attempt.step.may_offer ? Phase::offered : Phase::complete;
@@ -175,7 +175,7 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
   }
   if (!is_next_to_receive(attempt, source)) return false;
   if (source.way == Way::pull) {
-    attempt.reads_peers = true;
+    reads_peers_ = true;
     place = {peers_[source.stream].memory[static_cast<std::size_t>(source.buffer)], source.chunk};
     return source.ready || endpoint.signalled(Signal::offered) > number_received(attempt, source);
   }
@@ -386,13 +386,16 @@ void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements
 
 // A peer that has failed may have reused the memory before we read it. Nobody must be told that
 // what was made of it is there: who takes it might be through with the call before it hears of us.
-bool Executor::read_too_late(Operands sources) {
+// That it was read may be told: the line that says who has failed is the one to which peers write
+// all their words, and to fetch it from another core can take as long as a tenth of a step.
+bool Executor::vouches_for_late_reads(Operands destinations) {
+  const auto tells = [](const CallOperand& o) {
+    return o.is_message && !(o.way == Way::pull && o.ready);
+  };
+  if (std::none_of(destinations.begin(), destinations.end(), tells)) return false;
   end_reading();
-  for (const CallOperand& source : sources)
-    if (source.is_message && source.way == Way::pull &&
-        stream(0, source.stream).endpoint->signalled(Signal::failed) != 0)
-      return hear_of_failures();
-  return false;
+  reads_peers_ = false;
+  return any_has_failed() && hear_of_failures();
 }
 
 // Point 5.

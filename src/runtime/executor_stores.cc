@@ -27,10 +27,8 @@ void Executor::choose_stores() {
 
 // Of the call, from when all were there.
 void Executor::note_time(std::uint64_t ticks) {
-  if (leads_) {
-    pull_choice_.took(call_.signature, copies_.now, second_way(meets_plain_), ticks);
-    pull_choice_.met(call_.signature, meets_plain_);
-  }
+  if (leads_ && pull_choice_.wants_time())
+    pull_choice_.took(copies_.now, second_way(meets_plain_), ticks);
   if (finds_out_) stream_choice_.took(ticks);
 }
 

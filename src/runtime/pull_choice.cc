@@ -37,20 +37,29 @@ std::unique_ptr<PullChoice::Kinds> PullChoice::new_times(CopyWay second) {
   return times;
 }
 
-CopyWay PullChoice::propose(const Signature& call, CopyWay second) {
+void PullChoice::begin(const Signature& call) {
+  kind_ = kind_of(call);
+  block_bytes_ = call.count * size_of(call.type);
+  wants_time_ = !settled_[kind_];
+}
+
+CopyWay PullChoice::propose(CopyWay second) {
   std::unique_ptr<Kinds>& times = times_[table(second)];
   if (!times) times = new_times(second);
-  return (*times)[kind_of(call)].next() == 1 ? second : CopyWay::stored;
+  QuickestWay& ways = (*times)[kind_];
+  const bool stores = ways.next() == 0;
+  settled_[kind_] = !ways.wants_time();
+  return stores ? CopyWay::stored : second;
 }
 
 // One that went a way that says nothing of these two, as buffers are others now, is passed over.
-void PullChoice::took(const Signature& call, CopyWay way, CopyWay second, std::uint64_t ticks) {
+void PullChoice::took(CopyWay way, CopyWay second, std::uint64_t ticks) {
   const std::unique_ptr<Kinds>& times = times_[table(second)];
   const bool says_something =
       second != CopyWay::stored && (way == CopyWay::stored || way == second);
-  if (!times || call.count == 0 || !says_something) return;
-  const auto bytes = static_cast<double>(call.count * size_of(call.type));
-  (*times)[kind_of(call)].took(way == second ? 1 : 0, static_cast<double>(ticks) / bytes);
+  if (!times || block_bytes_ == 0 || !says_something) return;
+  (*times)[kind_].took(way == second ? 1 : 0,
+                       static_cast<double>(ticks) / static_cast<double>(block_bytes_));
 }
 
 }  // namespace tutti::runtime

@@ -33,23 +33,28 @@ class PullChoice {
     return has_root(call.collective) ? call.root : 0;
   }
 
-  // How a call copies: what the latest one of its kind said of it; else it stores.
-  CopyWay way(const Signature& call) const { return agreed_[kind_of(call)]; }
+  // Of which call the rest is asked and told, until the next begin().
+  void begin(const Signature& call);
 
-  // What the leader's record of a call said of the next one.
-  void heard(const Signature& call, CopyWay next) { agreed_[kind_of(call)] = next; }
+  // How it copies: what the latest one of its kind said of it; else it stores.
+  CopyWay way() const { return agreed_[kind_]; }
+
+  // What the leader's record of the call said of the next one.
+  void heard(CopyWay next) { agreed_[kind_] = next; }
 
   // Whether the latest call of the kind met memory that peers cannot address; the leader notes it.
-  bool met_plain(const Signature& call) const { return plain_[kind_of(call)]; }
-  void met(const Signature& call, bool plain) { plain_[kind_of(call)] = plain; }
+  bool met_plain() const { return plain_[kind_]; }
+  void met(bool plain) { plain_[kind_] = plain; }
 
   // The leader's part. What its record is to say; heard() is for itself, too. `second`: what the
   // next call may do instead of storing.
   // Requires  `second` is not stored.
-  CopyWay propose(const Signature& call, CopyWay second);
-  // How long a call took from when all were there, in any unit; `second` as it may be for a call
+  CopyWay propose(CopyWay second);
+  // Whether it is worth a look at the clock how long the call takes, as its own way was proposed.
+  bool wants_time() const { return wants_time_; }
+  // How long it took from when all were there, in any unit; `second` as it may be for a call
   // between the same buffers.
-  void took(const Signature& call, CopyWay way, CopyWay second, std::uint64_t ticks);
+  void took(CopyWay way, CopyWay second, std::uint64_t ticks);
 
  private:
   // By collective, by powers of two of a block, and by the second way.
@@ -61,6 +66,10 @@ class PullChoice {
 
   std::array<CopyWay, kKinds> agreed_{};
   std::array<bool, kKinds> plain_{};
+  std::array<bool, kKinds> settled_{};  // the latest proposal wants no time
+  std::size_t kind_ = 0;                // of the call
+  std::uint64_t block_bytes_ = 0;
+  bool wants_time_ = true;
   std::array<std::unique_ptr<Kinds>, 2> times_;  // the leader's, once needed
 };
 

@@ -16,12 +16,14 @@ Signature call_of(Collective collective, std::size_t count) {
 // A call of the leader and a follower; ticks by whether it stores. Returns whether it did not.
 bool make_call(PullChoice& leader, PullChoice& follower, const Signature& call,
                std::uint64_t stores, std::uint64_t otherwise, CopyWay second) {
-  const CopyWay way = leader.way(call);
-  EXPECT_EQ(follower.way(call), way);
-  const CopyWay next = leader.propose(call, second);
-  leader.heard(call, next);
-  follower.heard(call, next);
-  leader.took(call, way, second, way == CopyWay::stored ? stores : otherwise);
+  leader.begin(call);
+  follower.begin(call);
+  const CopyWay way = leader.way();
+  EXPECT_EQ(follower.way(), way);
+  const CopyWay next = leader.propose(second);
+  leader.heard(next);
+  follower.heard(next);
+  if (leader.wants_time()) leader.took(way, second, way == CopyWay::stored ? stores : otherwise);
   return way != CopyWay::stored;
 }
 
@@ -33,12 +35,17 @@ int pulled(PullChoice& leader, PullChoice& follower, const Signature& call, int 
   return count;
 }
 
+CopyWay way_of(PullChoice& choice, const Signature& call) {
+  choice.begin(call);
+  return choice.way();
+}
+
 TEST(PullChoice, TheQuickerWayIsAgreedOn) {
   for (const Collective collective : {Collective::all_gather, Collective::all_to_all}) {
     const Signature call = call_of(collective, 10'000);
     PullChoice leader;
     PullChoice follower;
-    EXPECT_EQ(leader.way(call), CopyWay::stored);
+    EXPECT_EQ(way_of(leader, call), CopyWay::stored);
     pulled(leader, follower, call, 20, 3'000, 1'000);
     EXPECT_GE(pulled(leader, follower, call, 1000, 3'000, 1'000), 950);
     EXPECT_LE(pulled(leader, follower, call, 1000, 1'000, 3'000), 200) << "times have changed";
@@ -50,11 +57,27 @@ TEST(PullChoice, SizesAndCollectivesAreDifferentKinds) {
   PullChoice follower;
   const Signature one = call_of(Collective::all_gather, 1'000);
   pulled(leader, follower, one, 50, 3'000, 1'000);
-  EXPECT_EQ(leader.way(one), CopyWay::pulled);
-  EXPECT_EQ(leader.way(call_of(Collective::all_to_all, 1'000)), CopyWay::stored);
-  EXPECT_EQ(leader.way(call_of(Collective::all_gather, 4'000)), CopyWay::stored);
-  EXPECT_EQ(leader.way(call_of(Collective::all_gather, 0)), CopyWay::stored);
-  EXPECT_EQ(leader.way(call_of(Collective::all_gather, kCountMax)), CopyWay::stored);
+  EXPECT_EQ(way_of(leader, one), CopyWay::pulled);
+  EXPECT_EQ(way_of(leader, call_of(Collective::all_to_all, 1'000)), CopyWay::stored);
+  EXPECT_EQ(way_of(leader, call_of(Collective::all_gather, 4'000)), CopyWay::stored);
+  EXPECT_EQ(way_of(leader, call_of(Collective::all_gather, 0)), CopyWay::stored);
+  EXPECT_EQ(way_of(leader, call_of(Collective::all_gather, kCountMax)), CopyWay::stored);
+}
+
+// The clock costs as much as a few dozen instructions.
+TEST(PullChoice, CallsAreTimedWhileTheWayIsSoughtAndNowAndThen) {
+  const Signature call = call_of(Collective::all_gather, 10'000);
+  PullChoice leader;
+  PullChoice follower;
+  int timed = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const bool pulls = make_call(leader, follower, call, 3'000, 1'000, CopyWay::pulled);
+    EXPECT_TRUE(i < 7 || pulls || leader.wants_time()) << "call " << i << " tries";
+    EXPECT_TRUE(i >= 7 || leader.wants_time()) << "call " << i << " is one of the first";
+    timed += leader.wants_time() ? 1 : 0;
+  }
+  EXPECT_GE(timed, 480);
+  EXPECT_LE(timed, 560);
 }
 
 // Buffers that peers can reach and such that they cannot may take turns.
@@ -65,8 +88,9 @@ TEST(PullChoice, PlainMemoryIsTimedByItself) {
   pulled(leader, follower, call, 20, 1'000, 3'000, CopyWay::pulled);
   int attached = 0;  // of the first tries, whatever is known of other memory
   for (int i = 0; i < 4; ++i) {
-    const CopyWay way = leader.propose(call, CopyWay::attached);
-    leader.took(call, way, CopyWay::attached, way == CopyWay::attached ? 1'000 : 3'000);
+    leader.begin(call);
+    const CopyWay way = leader.propose(CopyWay::attached);
+    leader.took(way, CopyWay::attached, way == CopyWay::attached ? 1'000 : 3'000);
     attached += way == CopyWay::attached ? 1 : 0;
   }
   EXPECT_EQ(attached, 2);
