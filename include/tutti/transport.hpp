@@ -192,6 +192,9 @@ class Endpoint {
   // Ensures   null when [offset, offset + bytes) leaves the region.
   virtual std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) = 0;
 
+  // Other than before once what import_memory() gave may not be right any more; 0: ask each time.
+  virtual std::uint64_t import_generation() const { return 0; }
+
   // Whether this rank and the peer can have the system copy from and to any of each other's memory.
   // False may become true, once.
   virtual bool attached() const { return false; }

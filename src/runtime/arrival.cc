@@ -181,6 +181,20 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
   return memory;
 }
 
+void KnownMemory::remember(std::span<const std::byte> record) {
+  bytes_ = direct_bytes(std::to_integer<unsigned>(record[kArrivalBytes]) & kBuffers);
+  std::memcpy(memory_.data(), record.data() + kArrivalBytes, bytes_ - kArrivalBytes);
+}
+
+bool KnownMemory::is_in(std::span<const std::byte> record) const {
+  if (bytes_ == 0 || record.size() < bytes_) return false;
+  const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
+  const bool same_buffers = ((said ^ std::to_integer<unsigned>(memory_[0])) & kBuffers) == 0;
+  return same_buffers && are_copy_ways(said) &&
+         std::memcmp(record.data() + kArrivalBytes + 1, memory_.data() + 1,
+                     bytes_ - kArrivalBytes - 1) == 0;
+}
+
 CopyWays decode_copies(std::span<const std::byte> record) {
   const auto said = std::to_integer<unsigned>(record[kArrivalBytes]);
   return {static_cast<CopyWay>(copy_way(said, kCopiesNowBit)),

@@ -112,6 +112,21 @@ std::optional<MemoryReferences> decode_memory(std::span<const std::byte> record)
 // Requires  decode_memory(record).
 CopyWays decode_copies(std::span<const std::byte> record);
 
+// That part of a record, in order to know it again: programs use the same few buffers.
+class KnownMemory {
+ public:
+  // Requires  decode_memory(record).
+  void remember(std::span<const std::byte> record);
+  void forget() { bytes_ = 0; }
+  // Whether decode_memory() gives what it gave of the one that is remembered. How it copies may
+  // differ.
+  bool is_in(std::span<const std::byte> record) const;
+
+ private:
+  std::array<std::byte, kDirectArrivalBytes - kArrivalBytes> memory_{};
+  std::size_t bytes_ = 0;  // 0: none
+};
+
 // The part of the record that all ranks of a call share, bit for bit.
 void encode_signature(const Signature& signature, std::span<std::byte, kArrivalBytes> out);
 

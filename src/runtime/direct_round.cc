@@ -11,9 +11,8 @@ void DirectRound::lay_out(const CallProgram& program, const ShortProgram& steps)
   clear();
   for (std::uint32_t number = 0; number < steps.steps().size(); ++number)
     if (!add(program, steps, number)) return clear();
-  const auto met = std::stable_partition(
-      actions_.begin(), actions_.end(),
-      [&](const Action& action) { return (early_steps_ >> action.step & 1) != 0; });
+  const auto met = std::stable_partition(actions_.begin(), actions_.end(),
+                                         [](const Action& action) { return action.early; });
   early_ = static_cast<std::size_t>(met - actions_.begin());
 }
 
@@ -28,7 +27,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
     return waived && add_landing(program, step);
   }
   if ((step.depends & open_steps_) != 0) return false;
-  Action action{number, static_cast<std::uint32_t>(words_.size())};
+  Action action{.step = number, .words = static_cast<std::uint32_t>(words_.size())};
   bool alone = (step.depends & ~early_steps_) == 0;  // it needs no peer
   for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
     const CallOperand& source = program.operand(i);
@@ -52,10 +51,28 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
     }
   }
   action.words_end = static_cast<std::uint32_t>(words_.size());
+  action.early = alone;
+  if (!alone && copies_for_both(program, step)) {
+    actions_.push_back({.step = number, .part = Part::own, .early = true});
+    action.part = Part::peers;
+  }
   actions_.push_back(action);
   pulls_ |= action.pulls;
   if (alone) early_steps_ |= bit;
   return true;
+}
+
+// From own memory, that no step before it writes, to own memory and into peers'.
+bool DirectRound::copies_for_both(const CallProgram& program, const ShortStep& step) const {
+  const bool at_once = step.kind == StepKind::copy && (step.depends & ~early_steps_) == 0 &&
+                       !program.operand(step.sources).is_message;
+  bool own = false;
+  bool peers = false;
+  for (std::uint32_t i = step.destinations; i < step.end; ++i) {
+    own |= !program.operand(i).is_message;
+    peers |= program.operand(i).is_message;
+  }
+  return at_once && own && peers;
 }
 
 // What a peer stores where it belongs: nothing is left to do but to hear of it.

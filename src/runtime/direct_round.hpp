@@ -27,9 +27,14 @@ class DirectRound {
     bool of_received = false;  // a message that is received here, else one that is sent
     std::uint32_t ordinal = 0;
   };
-  // A step by number, and the words that are said when it is done.
+  // Of the destinations of a step.
+  enum class Part : std::uint8_t { all, own, peers };
+  // A step by number, or what of it goes to some of its destinations, and the words that are said
+  // when that is done.
   struct Action {
     std::uint32_t step = 0;
+    Part part = Part::all;
+    bool early = false;
     std::uint32_t words = 0;
     std::uint32_t words_end = 0;
     bool pulls = false;    // it reads a peer's memory
@@ -41,7 +46,8 @@ class DirectRound {
   void clear();
 
   bool empty() const { return actions_.empty() && ends_.empty(); }
-  // In the order in which they are done: the first early() of them before the peers are met.
+  // In the order in which they are done: the first early() of them before the peers are met. What
+  // a rank copies of its own memory for itself and for peers it copies for itself before.
   const std::vector<Action>& actions() const { return actions_; }
   std::size_t early() const { return early_; }
   const Word& word(std::uint32_t number) const { return words_[number]; }
@@ -52,6 +58,7 @@ class DirectRound {
  private:
   bool add(const CallProgram& program, const ShortProgram& steps, std::uint32_t number);
   bool add_landing(const CallProgram& program, const ShortStep& step);
+  bool copies_for_both(const CallProgram& program, const ShortStep& step) const;
 
   std::vector<Action> actions_;
   std::vector<Word> words_;

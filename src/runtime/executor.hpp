@@ -36,6 +36,7 @@
 #include "runtime/frame_tag.hpp"
 #include "runtime/kernels/kernels.hpp"
 #include "runtime/one_round.hpp"
+#include "runtime/peer_state.hpp"
 #include "runtime/plan_choice.hpp"
 #include "runtime/pointers.hpp"
 #include "runtime/pull_choice.hpp"
@@ -182,33 +183,7 @@ class Executor {
     std::array<std::uint64_t, kWayCount> received = {};
   };
 
-  // What a call knows of a peer (by stream number of the program).
-  struct Peer {
-    Endpoint* endpoint = nullptr;  // of the first channel
-    bool is_neighbour = false;     // it runs on our core
-    bool sends = false;            // to us, in this program
-    bool begins_long = false;      // its first message is a long one, for memory of ours
-    bool arrival_sent = false;
-    bool arrival_due = false;         // expected, and not seen yet
-    bool settled = false;             // the ways of all messages are decided
-    bool record_leads = false;        // it was seen, as the head of the first message
-    collectives::Addressable mine;    // which of our buffers the peer can touch
-    collectives::Addressable theirs;  // which of the peer's buffers we can touch
-    // The same of the call that direct_round_ was laid out for.
-    collectives::Addressable usual_mine;
-    collectives::Addressable usual_theirs;
-    std::array<std::byte*, 3> memory = {};
-    collectives::Addressable attached;  // of theirs: `memory` is an address in the peer's process
-
-    void begin_call(bool direct) {
-      arrival_sent = record_leads = false;
-      arrival_due = direct || sends;
-      settled = !direct;
-      if (!direct) return;
-      mine = theirs = attached = {};
-      memory = {};
-    }
-  };
+  using Peer = PeerState;  // by stream number of the program
 
   struct Channel {
     std::size_t first_slice = 0;      // everything before is complete
@@ -275,8 +250,8 @@ class Executor {
   bool begin_call();
 
   // Of calls that have more than one plan (executor_plans.cc).
-  const collectives::Plan& foretold_plan(const collectives::Plan& usual,
-                                         const Signature& call) const;
+  const collectives::Plan& foretold_plan(const collectives::Plan& usual, const Signature& call);
+  const collectives::Plan& choose_foretold_plan(const collectives::Plan& usual);
   const collectives::Plan& choose_plan(const collectives::Plan& usual, const Signature& call);
   void tell_of(const collectives::Plan& plan, const collectives::Plan& usual);
   void note_plan();
@@ -452,8 +427,9 @@ class Executor {
   bool find_direct_again(int looks);
   bool await_record(std::size_t peer, int& looks);
   bool accept_usual(std::size_t peer, std::span<const std::byte> record);
+  bool find_usual(std::size_t peer, std::span<const std::byte> record);
   bool run_actions(std::size_t end);
-  void run_met(const ShortStep& step);
+  void run_met(const ShortStep& step, DirectRound::Part part);
   std::uint64_t number_of(const DirectRound::Word& word);
   void resume_direct();
   void note_done(std::uint32_t number);

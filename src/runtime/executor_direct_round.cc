@@ -22,7 +22,7 @@ std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
 // At the end of a call, of which the next ones may be made this way.
 void Executor::lay_out_direct_round() {
-  if (short_->empty() || slices_by_frame_ > 1 || call_.custom != nullptr) return;
+  if (short_->empty() || call_.custom != nullptr) return;
   const bool as_before = std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
     return peer.mine == peer.usual_mine && peer.theirs == peer.usual_theirs;
   });
@@ -39,7 +39,7 @@ void Executor::lay_out_direct_round() {
 // Whose choice it is to load or store has nothing to say before it is known that the call is made.
 bool Executor::post_direct_again(const Call& call, const collectives::Plan& usual,
                                  const collectives::Plan& plan) {
-  if (direct_round_.empty() || !done() || !status_.ok()) return false;
+  if (direct_round_.empty() || short_->empty() || !done() || !status_.ok()) return false;
   pull_choice_.begin(call.signature);
   if (may_choose()) copies_.now = agreed_way();
   const bool other_program = copies_.now != CopyWay::stored && two_programs_;
@@ -48,13 +48,15 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& usua
   meets_plain_ = own_is_plain_ = false;
   transport_.begin_direct_call();
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    peers_[peer].begin_call(true);
+    peers_[peer].begin_again(true);
+    peers_[peer].mine = {};
     exported_[peer] = export_memory(peer);
     if (peers_[peer].mine == peers_[peer].usual_mine) continue;
     transport_.end_direct_call();
     return false;
   }
-  choose_plan(usual, call.signature);
+  is_again_ = false;  // nothing is to be laid out
+  choose_foretold_plan(usual);
   if (&plan != &usual) tell_of(plan, usual);
   choose_copies(call, plan);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
@@ -119,20 +121,35 @@ bool Executor::await_record(std::size_t peer, int& looks) {
 
 bool Executor::accept_usual(std::size_t peer, std::span<const std::byte> record) {
   Peer& p = peers_[peer];
-  const std::optional<MemoryReferences> memory = decode_memory(record);
-  const CopyWays copies = decode_copies(record);
-  if (!memory || copies.now != copies_.now) [[unlikely]]
+  const bool known = p.known.is_in(record) && p.known_generation != 0 &&
+                     p.known_generation == p.endpoint->import_generation();
+  if (!known && !find_usual(peer, record)) [[unlikely]]
     return false;
-  p.theirs = p.attached = {};
+  const CopyWays copies = decode_copies(record);
+  if (copies.now != copies_.now) [[unlikely]]
+    return false;
+  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(copies.next);
+  p.endpoint->release();
+  p.arrival_due = false;
+  return true;
+}
+
+// Where the peer's memory lies. False: it is not of the same kinds as the latest one was.
+bool Executor::find_usual(std::size_t peer, std::span<const std::byte> record) {
+  Peer& p = peers_[peer];
+  const std::optional<MemoryReferences> memory = decode_memory(record);
+  if (!memory) [[unlikely]]
+    return false;
+  p.forget_theirs();
   for (const Buffer buffer : {Buffer::input, Buffer::output, Buffer::scratch}) {
     const MemoryReference& reference = (*memory)[static_cast<std::size_t>(buffer)];
     if (reference.addressable()) locate(peer, buffer, reference);
   }
   if (p.theirs != p.usual_theirs) [[unlikely]]
     return false;
-  if (rank_of(peer) == leader() && may_choose()) pull_choice_.heard(copies.next);
-  p.endpoint->release();
-  p.arrival_due = false;
+  // What is attached is asked for each time.
+  if (p.attached == collectives::Addressable{}) p.known.remember(record);
+  p.known_generation = p.endpoint->import_generation();
   return true;
 }
 
@@ -143,7 +160,7 @@ bool Executor::run_actions(std::size_t end) {
   for (; actions_done_ < end; ++actions_done_) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
     const ShortStep& step = short_->steps()[action.step];
-    if (step.elements > 0) run_met(step);
+    if (step.elements > 0) run_met(step, action.part);
     if (!is_copied()) [[unlikely]]
       return false;
     if (action.pulls) end_reading();
@@ -157,7 +174,7 @@ bool Executor::run_actions(std::size_t end) {
   return true;
 }
 
-void Executor::run_met(const ShortStep& step) {
+void Executor::run_met(const ShortStep& step, DirectRound::Part part) {
   const auto place = [&](std::uint32_t i) {
     const CallOperand& operand = program_->operand(i);
     std::byte* const memory =
@@ -172,6 +189,7 @@ void Executor::run_met(const ShortStep& step) {
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& operand = program_->operand(i);
     if (operand.is_message && operand.way == Way::pull) continue;  // only offered
+    if (part == (operand.is_message ? DirectRound::Part::own : DirectRound::Part::peers)) continue;
     std::byte* const memory = place(i);
     if (step.kind != StepKind::copy || !is_onto_itself(operand, memory))
       add_destination(operand, memory);
@@ -194,20 +212,23 @@ void Executor::resume_direct() {
     Peer& p = peers_[peer];
     arrivals_due_ += p.arrival_due ? 1 : 0;
     if (!p.arrival_sent) p.mine = {};
-    if (p.arrival_due) {
-      p.theirs = p.attached = {};
-      p.memory = {};
-    }
+    if (p.arrival_due) p.forget_theirs();
     if (p.arrival_sent) program_->decide_offers(peer, p.mine);
     p.settled = p.arrival_sent && !p.arrival_due;
     if (p.settled) program_->decide_all(peer, p.mine, p.theirs);
   }
   begin_slices();
-  cut_undecided_ = false;
   finished_ = false;
+  is_again_ = true;
   reads_peers_ = actions_done_ > 0;
-  for (std::size_t action = 0; action < actions_done_; ++action)
-    note_done(direct_round_.actions()[action].step);
+  // What is cut for memory that peers can address may have to be cut otherwise. Without the peer,
+  // nothing was done but what can be done again.
+  cut_undecided_ = arrivals_due_ > 0 && slices_if_direct_ != slices_by_frame_;
+  if (cut_undecided_) actions_done_ = 0;
+  for (std::size_t i = 0; i < actions_done_; ++i) {
+    const DirectRound::Action& action = direct_round_.actions()[i];
+    if (action.part != DirectRound::Part::own) note_done(action.step);  // else the rest is to come
+  }
   if (any_has_failed()) hear_of_failures();
 }
 

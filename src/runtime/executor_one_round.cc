@@ -29,7 +29,7 @@ bool Executor::post_again(const Call& call, const collectives::Plan& usual) {
   // What was foretold must be chosen before anything is sent, and once.
   if (usual.plain != nullptr && round_->relays()) return false;
   enter_again(call);
-  choose_plan(usual, call.signature);
+  choose_foretold_plan(usual);
   if (&plan != &usual) tell_of(plan, usual);
   posted_ = 0;
   if (round_->relays() && !relay()) return false;

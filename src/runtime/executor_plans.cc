@@ -16,21 +16,26 @@ std::size_t bytes_of(const Signature& call) { return call.count * size_of(call.t
 // The plan of the call that begins; nothing is looked for where there is but one.
 const collectives::Plan& Executor::choose_plan(const collectives::Plan& usual,
                                                const Signature& call) {
+  foretold_plan(usual, call);
+  return choose_foretold_plan(usual);
+}
+
+// What choose_plan() would give.
+const collectives::Plan& Executor::foretold_plan(const collectives::Plan& usual,
+                                                 const Signature& call) {
+  if (usual.plain == nullptr) return usual;
+  return chosen_plan(usual,
+                     plan_choice_.foretell(call.collective, bytes_of(call), plans_of(usual)));
+}
+
+// choose_plan(), once it was foretold.
+const collectives::Plan& Executor::choose_foretold_plan(const collectives::Plan& usual) {
   has_plans_ = usual.plain != nullptr;
   plan_ = {};
   if (!has_plans_) return usual;
-  const PlanChoice::Plans plans = plans_of(usual);
-  const bool timed = transport_.rank() == 0 && (plans.usual > 1 || plans.plain > 1);
-  plan_ = plan_choice_.begin(call.collective, bytes_of(call), plans, timed ? flight::ticks() : 0);
+  const bool timed = transport_.rank() == 0 && plan_choice_.has_several_foretold();
+  plan_ = plan_choice_.begin_foretold(timed ? flight::ticks() : 0);
   return chosen_plan(usual, plan_);
-}
-
-// What choose_plan() will give, which is then to be called.
-const collectives::Plan& Executor::foretold_plan(const collectives::Plan& usual,
-                                                 const Signature& call) const {
-  if (usual.plain == nullptr) return usual;
-  return chosen_plan(usual,
-                     plan_choice_.foretold(call.collective, bytes_of(call), plans_of(usual)));
 }
 
 // The call as it is made by another plan than its usual one, which its record then says, too.

@@ -25,26 +25,31 @@ std::size_t PlanChoice::kind_of(Collective collective, std::size_t bytes) {
          std::min(power, kSizes - 1);
 }
 
-PlanChoice::Choice PlanChoice::begin(Collective collective, std::size_t bytes, const Plans& plans,
-                                     std::uint64_t now) {
+PlanChoice::Choice PlanChoice::foretell(Collective collective, std::size_t bytes,
+                                        const Plans& plans) {
   TUTTI_ASSERT(plans.usual <= QuickestWay::kMostWays && plans.plain <= QuickestWay::kMostWays,
                "a word has room for so many");
   if (words_.size() < kWords) return {};
+  const std::size_t kind = kind_of(collective, bytes);
+  foretold_ = {kind, bytes, heard(kind, kinds_[kind].calls + 1, plans), plans};
+  return foretold_.choice;
+}
+
+PlanChoice::Choice PlanChoice::begin_foretold(std::uint64_t now) {
+  if (words_.size() < kWords) return {};
   if (leads_ && begun_ != 0) took(now - begun_);
   begun_ = now;
-  kind_ = kind_of(collective, bytes);
-  bytes_ = bytes;
-  plans_ = plans;
-  const std::uint64_t call = ++kinds_[kind_].calls;
-  choice_ = heard(kind_, call, plans);
+  latest_ = foretold_;
+  Kind& kind = kinds_[latest_.kind];
+  const std::uint64_t call = ++kind.calls;
   if (leads_) {
-    const bool plain = kinds_[kind_].met;
-    const bool alone = (plain ? plans.plain : plans.usual) == 1;
-    const Choice next{plain, alone ? 0 : times_of(plans, plain).ways.next()};
-    if (next != choice_)
-      words_[kind_].store(said_of(call + 1, next, choice_), std::memory_order_release);
+    const bool alone = (kind.met ? latest_.plans.plain : latest_.plans.usual) == 1;
+    const Choice next{kind.met, alone ? 0 : times_of(latest_.plans, kind.met).ways.next()};
+    if (next != latest_.choice)
+      words_[latest_.kind].store(said_of(call + 1, next, latest_.choice),
+                                 std::memory_order_release);
   }
-  return choice_;
+  return latest_.choice;
 }
 
 // What was said of a call of the kind may have meant one that has other plans.
@@ -58,14 +63,14 @@ PlanChoice::Choice PlanChoice::heard(std::size_t kind, std::uint64_t call,
 }
 
 void PlanChoice::met(bool own, bool any) {
-  Kind& kind = kinds_[kind_];
+  Kind& kind = kinds_[latest_.kind];
   kind.met = any;
   kind.is_others = any && !own;
   kind.trusted = 0;
 }
 
 void PlanChoice::met_by_plain_plan(bool own) {
-  Kind& kind = kinds_[kind_];
+  Kind& kind = kinds_[latest_.kind];
   kind.met = own || (kind.is_others && ++kind.trusted < kTrusted);
 }
 
@@ -88,14 +93,15 @@ PlanChoice::Times& PlanChoice::times_of(const Plans& plans, bool plain) {
 // makes that work dearer. And what takes no notable part of a program's time is left as it is. Two
 // calls in a row by the same plan count together, since ranks of a core may lead in turn.
 void PlanChoice::took(std::uint64_t ticks) {
-  const std::size_t ways = choice_.plain ? plans_.plain : plans_.usual;
-  if (ways == 1 || bytes_ == 0) return;
-  Times& times = times_of(plans_, choice_.plain);
-  const double time = static_cast<double>(ticks) / static_cast<double>(bytes_);
-  const bool in_a_row = times.latest == choice_.number;
+  const auto& [kind, bytes, choice, plans] = latest_;
+  const std::size_t ways = choice.plain ? plans.plain : plans.usual;
+  if (ways == 1 || bytes == 0) return;
+  Times& times = times_of(plans, choice.plain);
+  const double time = static_cast<double>(ticks) / static_cast<double>(bytes);
+  const bool in_a_row = times.latest == choice.number;
   // The first one of a row may be the quicker one of two, but not the least of all.
-  times.ways.took(choice_.number, in_a_row ? (time + times.latest_time) / 2 : 2 * time);
-  times.latest = choice_.number;
+  times.ways.took(choice.number, in_a_row ? (time + times.latest_time) / 2 : 2 * time);
+  times.latest = choice.number;
   times.latest_time = time;
 }
 

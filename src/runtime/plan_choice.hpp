@@ -71,13 +71,16 @@ class PlanChoice {
   // rank 0, and only where there are several plans of a kind; else it may be 0.
   // Requires  every rank begins the same calls, and leaves none before all have begun it
   // (collectives::kBegunByAll).
-  Choice begin(Collective collective, std::size_t bytes, const Plans& plans, std::uint64_t now);
+  Choice begin(Collective collective, std::size_t bytes, const Plans& plans, std::uint64_t now) {
+    foretell(collective, bytes, plans);
+    return begin_foretold(now);
+  }
 
-  // What begin() will give, which is then to be called.
-  Choice foretold(Collective collective, std::size_t bytes, const Plans& plans) const {
-    if (words_.size() < kWords) return {};
-    const std::size_t kind = kind_of(collective, bytes);
-    return heard(kind, kinds_[kind].calls + 1, plans);
+  // What begin() would give; and begin() of the call that was foretold last. `plans` are kept.
+  Choice foretell(Collective collective, std::size_t bytes, const Plans& plans);
+  Choice begin_foretold(std::uint64_t now);
+  bool has_several_foretold() const {
+    return foretold_.plans.usual > 1 || foretold_.plans.plain > 1;
   }
 
   // Of the call that begin() began, which exchanged addresses: whether this rank's memory, or any
@@ -126,12 +129,15 @@ class PlanChoice {
   bool leads_;
   std::array<Kind, kKinds> kinds_{};
   std::map<Key, Times> times_;  // of rank 0, where there is a choice
-  // Of the latest call.
-  std::uint64_t begun_ = 0;  // 0: there was none
-  std::size_t kind_ = 0;
-  std::size_t bytes_ = 0;
-  Choice choice_;
-  Plans plans_;
+  struct Foretold {
+    std::size_t kind = 0;
+    std::size_t bytes = 0;
+    Choice choice;
+    Plans plans;
+  };
+  Foretold foretold_;
+  Foretold latest_;          // call that has begun
+  std::uint64_t begun_ = 0;  // when; 0: there was none
 };
 
 }  // namespace tutti::runtime

@@ -44,6 +44,7 @@ class MemoryEndpoint final : public fifo::QueueEndpoint {
     if (reference.offset + bytes < reference.offset) return nullptr;
     return std::bit_cast<std::byte*>(static_cast<std::uintptr_t>(reference.offset));
   }
+  std::uint64_t import_generation() const override { return 1; }  // an address stays what it is
 
  private:
   World& world_;

@@ -79,8 +79,12 @@ std::byte* Peer::import_memory(const MemoryReference& reference, std::size_t byt
 }
 
 std::byte* Peer::find_imported(const MemoryReference& reference, std::size_t bytes) {
-  if (const auto sparse = sparse_.find(reference.region); sparse != sparse_.end())
-    return sparse->second.at(reference.offset, bytes);
+  if (const auto sparse = sparse_.find(reference.region); sparse != sparse_.end()) {
+    const std::uint64_t unmapped = sparse->second.unmapped();
+    std::byte* const memory = sparse->second.at(reference.offset, bytes);
+    import_generation_ += sparse->second.unmapped() - unmapped;
+    return memory;
+  }
   const auto found = imported_.find(reference.region);
   if (found == imported_.end()) return nullptr;
   const Mapping& memory = found->second;
@@ -130,6 +134,7 @@ Status Peer::take(Received received) {
   if (sound && message.kind == MessageKind::region_gone) {
     imported_.erase(message.region);
     sparse_.erase(message.region);
+    ++import_generation_;
     return {};
   }
   return Status(StatusCode::corrupt_data, "sent a message that makes no sense");

@@ -59,6 +59,7 @@ class Peer {
   // that is in no region is made one if it can be.
   MemoryReference export_memory(const void* memory, std::size_t bytes, bool in_place);
   std::byte* import_memory(const MemoryReference& reference, std::size_t bytes);
+  std::uint64_t import_generation() const { return import_generation_; }
 
   // Tells the peer which of the regions that it was sent are gone.
   void withdraw_freed_regions();
@@ -98,6 +99,7 @@ class Peer {
   std::unordered_set<std::uint32_t> exported_;
   std::unordered_map<std::uint32_t, Mapping> imported_;
   std::unordered_map<std::uint32_t, SparseFile> sparse_;
+  std::uint64_t import_generation_ = 1;  // counts what is not mapped any more
 };
 
 }  // namespace tutti::transport::shm

@@ -27,9 +27,11 @@ SparseFile::Piece* SparseFile::map(std::uint64_t offset, std::size_t bytes) {
   const std::uint64_t first = offset / kPageBytes * kPageBytes;
   const std::uint64_t last = (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   populate_quickly(memory->base() + (first - begin), last - first);
-  if (pieces_.size() == kPiecesMost)
+  if (pieces_.size() == kPiecesMost) {
+    ++unmapped_;
     pieces_.erase(std::min_element(pieces_.begin(), pieces_.end(),
                                    [](const auto& a, const auto& b) { return a.used < b.used; }));
+  }
   pieces_.push_back({begin, std::move(memory).value(), 0});
   return &pieces_.back();
 }

@@ -20,6 +20,9 @@ class SparseFile {
   // refuses. Lifetime: until kPiecesMost - 1 other parts were asked for.
   std::byte* at(std::uint64_t offset, std::size_t bytes);
 
+  // Parts that were, and are not mapped any more.
+  std::uint64_t unmapped() const { return unmapped_; }
+
   static constexpr std::size_t kPiecesMost = 256;
 
  private:
@@ -40,6 +43,7 @@ class SparseFile {
   std::uint64_t bytes_;
   std::vector<Piece> pieces_;
   std::uint64_t uses_ = 0;
+  std::uint64_t unmapped_ = 0;
 };
 
 }  // namespace tutti::transport::shm

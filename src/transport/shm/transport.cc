@@ -99,6 +99,7 @@ class ShmEndpoint final : public fifo::QueueEndpoint {
   std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
     return peer_.import_memory(reference, bytes);
   }
+  std::uint64_t import_generation() const override { return peer_.import_generation(); }
 
   bool attached() const override { return attach_.reaches(peer_.rank()); }
   MemoryReference attach_memory(const void* memory, std::size_t bytes) override {

@@ -103,6 +103,41 @@ TEST(Arrival, OnlyMemoryThatCanBeAddressedIsTold) {
 }
 
 // Which is how those that wait for a rank show it what they call.
+// Whatever else the record says.
+TEST(Arrival, MemoryIsKnownAgain) {
+  const auto told = [](const MemoryReferences& memory, CopyWays copies = {}) {
+    Arrival arrival{some_call(), memory, copies};
+    arrival.signature.direct = true;
+    std::vector<std::byte> bytes(encoded_bytes(arrival));
+    encode(arrival, bytes);
+    return bytes;
+  };
+  const MemoryReferences one{MemoryReference{2, 4096}, {}, {}};
+  const MemoryReferences other{MemoryReference{}, {2, 4096}, {}};
+  const MemoryReferences both{MemoryReference{2, 4096}, {2, 8192}, {}};
+  KnownMemory known;
+  EXPECT_FALSE(known.is_in(told(one))) << "nothing is known";
+  known.remember(told(one));
+  EXPECT_TRUE(known.is_in(told(one)));
+  EXPECT_TRUE(known.is_in(told(one, {CopyWay::pulled, CopyWay::attached})));
+  EXPECT_FALSE(known.is_in(told(other)));
+  EXPECT_FALSE(known.is_in(told(both)));
+  EXPECT_FALSE(known.is_in(told({MemoryReference{3, 4096}, {}, {}})));
+  EXPECT_FALSE(known.is_in(told({MemoryReference{2, 4097}, {}, {}})));
+  std::vector<std::byte> broken = told(one);
+  EXPECT_FALSE(known.is_in(std::span(broken).first(broken.size() - 1)));
+  EXPECT_FALSE(known.is_in(std::span(broken).first(kArrivalBytes)));
+  broken[kArrivalBytes] |= std::byte{0x18};
+  EXPECT_FALSE(known.is_in(broken)) << "no way of copying is that";
+  known.remember(told(both));
+  EXPECT_TRUE(known.is_in(told(both)));
+  EXPECT_FALSE(known.is_in(told(one)));
+  known.remember(told({}));
+  EXPECT_TRUE(known.is_in(told({}))) << "that there is none";
+  known.forget();
+  EXPECT_FALSE(known.is_in(told({})));
+}
+
 TEST(Arrival, TheSignatureOfADirectCallReadsWithoutItsMemory) {
   Signature s = some_call();
   s.direct = true;

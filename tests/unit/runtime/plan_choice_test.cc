@@ -136,7 +136,7 @@ TEST(PlanChoice, CanBeForetold) {
   PlanChoice leader(words, true);
   int plain = 0;
   for (int call = 0; call < 20; ++call) {
-    const bool foretold = leader.foretold(kAllReduce, kBytes, kTwo).plain;
+    const bool foretold = leader.foretell(kAllReduce, kBytes, kTwo).plain;
     plain += foretold ? 1 : 0;
     EXPECT_EQ(begin(leader), foretold) << call;
     foretold ? leader.met_by_plain_plan(call % 4 < 2) : leader.met(call % 4 < 2, call % 4 < 2);
@@ -165,7 +165,7 @@ class TimedCalls {
     std::vector<int> made(took.size());
     for (int call = 0; call < calls; ++call) {
       const auto choice = ranks_[0].begin(kAllReduce, kBytes, plans_, now_);
-      EXPECT_EQ(ranks_[1].foretold(kAllReduce, kBytes, plans_), choice);
+      EXPECT_EQ(ranks_[1].foretell(kAllReduce, kBytes, plans_), choice);
       EXPECT_EQ(ranks_[1].begin(kAllReduce, kBytes, plans_, 0), choice);
       for (PlanChoice& rank : ranks_)
         choice.plain ? rank.met_by_plain_plan(plain) : rank.met(plain, plain);
