@@ -11,9 +11,19 @@ void DirectRound::lay_out(const CallProgram& program, const ShortProgram& steps)
   clear();
   for (std::uint32_t number = 0; number < steps.steps().size(); ++number)
     if (!add(program, steps, number)) return clear();
-  const auto met = std::stable_partition(actions_.begin(), actions_.end(),
+  sort(steps);
+}
+
+void DirectRound::sort(const ShortProgram& steps) {
+  std::uint64_t awaited = 0;  // steps by bit
+  for (const ShortStep& step : steps.steps()) awaited |= step.depends;
+  for (Action& action : actions_) action.spare &= (awaited >> action.step & 1) == 0;
+  const auto spare = std::stable_partition(actions_.begin(), actions_.end(),
+                                           [](const Action& action) { return !action.spare; });
+  const auto met = std::stable_partition(actions_.begin(), spare,
                                          [](const Action& action) { return action.early; });
   early_ = static_cast<std::size_t>(met - actions_.begin());
+  spare_ = static_cast<std::size_t>(spare - actions_.begin());
 }
 
 // A step is done in its turn, which must not be before something that is complete at the end only.
@@ -29,6 +39,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
   if ((step.depends & open_steps_) != 0) return false;
   Action action{.step = number, .words = static_cast<std::uint32_t>(words_.size())};
   bool alone = (step.depends & ~early_steps_) == 0;  // it needs no peer
+  bool own_only = true;
   for (std::uint32_t i = step.sources; i < step.destinations; ++i) {
     const CallOperand& source = program.operand(i);
     if (!source.is_message) continue;
@@ -39,6 +50,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
   }
   for (std::uint32_t i = step.destinations; i < step.end; ++i) {
     const CallOperand& destination = program.operand(i);
+    own_only &= !destination.is_message;
     if (!destination.is_message) continue;
     if (!destination.ready || destination.way == Way::staged) return false;
     if (destination.way == Way::push) {
@@ -52,8 +64,9 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
   }
   action.words_end = static_cast<std::uint32_t>(words_.size());
   action.early = alone;
+  action.spare = alone && own_only && step.kind == StepKind::copy;
   if (!alone && copies_for_both(program, step)) {
-    actions_.push_back({.step = number, .part = Part::own, .early = true});
+    actions_.push_back({.step = number, .part = Part::own, .early = true, .spare = true});
     action.part = Part::peers;
   }
   actions_.push_back(action);
@@ -91,7 +104,7 @@ void DirectRound::clear() {
   actions_.clear();
   words_.clear();
   ends_.clear();
-  early_ = 0;
+  early_ = spare_ = 0;
   pulls_ = false;
   early_steps_ = open_steps_ = 0;
 }

@@ -34,7 +34,8 @@ class DirectRound {
   struct Action {
     std::uint32_t step = 0;
     Part part = Part::all;
-    bool early = false;
+    bool early = false;  // it needs no peer, ...
+    bool spare = false;  // ... is a copy for oneself, and no other step waits for it
     std::uint32_t words = 0;
     std::uint32_t words_end = 0;
     bool pulls = false;    // it reads a peer's memory
@@ -46,10 +47,12 @@ class DirectRound {
   void clear();
 
   bool empty() const { return actions_.empty() && ends_.empty(); }
-  // In the order in which they are done: the first early() of them before the peers are met. What
-  // a rank copies of its own memory for itself and for peers it copies for itself before.
+  // In the order in which they are done: the first early() of them before the peers are met; those
+  // from spare() on whenever something is waited for, and at last before the end. What a rank
+  // copies of its own memory for itself and for peers is two of them.
   const std::vector<Action>& actions() const { return actions_; }
   std::size_t early() const { return early_; }
+  std::size_t spare() const { return spare_; }
   const Word& word(std::uint32_t number) const { return words_[number]; }
   // What is heard at last.
   const std::vector<Word>& ends() const { return ends_; }
@@ -59,11 +62,13 @@ class DirectRound {
   bool add(const CallProgram& program, const ShortProgram& steps, std::uint32_t number);
   bool add_landing(const CallProgram& program, const ShortStep& step);
   bool copies_for_both(const CallProgram& program, const ShortStep& step) const;
+  void sort(const ShortProgram& steps);
 
   std::vector<Action> actions_;
   std::vector<Word> words_;
   std::vector<Word> ends_;
   std::size_t early_ = 0;
+  std::size_t spare_ = 0;
   std::uint64_t early_steps_ = 0;  // by bit
   bool pulls_ = false;             // one of actions_ does
   std::uint64_t open_steps_ = 0;   // those that are complete at the end only

@@ -429,7 +429,11 @@ class Executor {
   bool accept_usual(std::size_t peer, std::span<const std::byte> record);
   bool find_usual(std::size_t peer, std::span<const std::byte> record);
   bool run_actions(std::size_t end);
-  void run_met(const ShortStep& step, DirectRound::Part part);
+  bool run_spare(std::size_t elements_most);
+  bool spares_are_long() const;
+  void finish_spares();
+  void run_met(const ShortStep& step, DirectRound::Part part, std::size_t first,
+               std::size_t elements);
   std::uint64_t number_of(const DirectRound::Word& word);
   void resume_direct();
   void note_done(std::uint32_t number);
@@ -514,6 +518,8 @@ class Executor {
   bool is_again_ = false;                   // the call is like the one before it
   std::vector<MemoryReferences> exported_;  // by peer: the own memory, as it is told
   std::size_t actions_done_ = 0;            // of direct_round_, and
+  std::size_t spares_done_ = 0;             // those of them that are spare, and
+  std::size_t spare_elements_ = 0;          // of the next one
   std::size_t ends_heard_ = 0;
 
   bool reads_peers_ = false;  // something lies in a peer's memory since failures were asked for

@@ -1,6 +1,7 @@
 // How a short direct call (direct_round.hpp) is made again between the same ranks: as in calls of
 // one round (executor_one_round.cc) nothing is set up, and the general way takes over where a peer
 // is late or anything is not as it was, as if it had done what was done here.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,15 @@ namespace tutti::runtime {
 namespace {
 
 constexpr int kWhole = 0;  // the only channel
+
+// Longer ones a rank copies for itself before all else, as they and what it copies for its peers do
+// not fit the nearer caches together. Source: near cores of a Zen 5, with copies for oneself before
+// and after those for the peer: all_gather of 64 KiB 0.93 us and 0.84, 512 KiB 5.8 and 5.9, 1 MiB
+// 12.0 and 13.2.
+constexpr std::size_t kSpareBytesMost = std::size_t{128} << 10;
+// Of what is copied while a peer is waited for, before it is looked for again: what takes twice as
+// long as news of it, or less where it is far.
+constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
 
 std::size_t at(Way way) { return static_cast<std::size_t>(way); }
 
@@ -61,9 +71,11 @@ bool Executor::post_direct_again(const Call& call, const collectives::Plan& usua
   choose_copies(call, plan);
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
   actions_done_ = ends_heard_ = posted_ = 0;
+  spares_done_ = spare_elements_ = 0;
   while (posted_ < peers_.size() && post_record(posted_)) ++posted_;
   if (is_timed()) all_there_ = flight::ticks();  // unless one is waited for
   if (posted_ == peers_.size()) run_actions(direct_round_.early());
+  if (spares_are_long()) finish_spares();
   return true;
 }
 
@@ -86,7 +98,8 @@ bool Executor::find_direct_again(int looks) {
       if (peers_[peer].is_neighbour == neighbours && peers_[peer].arrival_due &&
           !await_record(peer, looks))
         return false;
-  if (!run_actions(direct_round_.actions().size())) return false;
+  if (!run_actions(direct_round_.spare())) return false;
+  finish_spares();
   for (; ends_heard_ < direct_round_.ends().size(); ++ends_heard_) {
     const DirectRound::Word& word = direct_round_.ends()[ends_heard_];
     const Peer& peer = peers_[word.peer];
@@ -105,7 +118,9 @@ bool Executor::await_record(std::size_t peer, int& looks) {
   Frame frame;
   bool waited = false;
   while (!p.endpoint->peek(frame)) {
-    if (p.is_neighbour || --looks < 0) return false;
+    if (p.is_neighbour) return false;
+    if (run_spare(kPieceBytes / element_bytes_)) continue;
+    if (--looks < 0) return false;
     base::pause_core();
     waited = true;
   }
@@ -160,7 +175,7 @@ bool Executor::run_actions(std::size_t end) {
   for (; actions_done_ < end; ++actions_done_) {
     const DirectRound::Action& action = direct_round_.actions()[actions_done_];
     const ShortStep& step = short_->steps()[action.step];
-    if (step.elements > 0) run_met(step, action.part);
+    if (step.elements > 0) run_met(step, action.part, 0, step.elements);
     if (!is_copied()) [[unlikely]]
       return false;
     if (action.pulls) end_reading();
@@ -174,13 +189,43 @@ bool Executor::run_actions(std::size_t end) {
   return true;
 }
 
-void Executor::run_met(const ShortStep& step, DirectRound::Part part) {
+// Goes on with what is done while there is time. False: nothing is left.
+bool Executor::run_spare(std::size_t elements_most) {
+  if (direct_round_.spare() + spares_done_ == direct_round_.actions().size()) return false;
+  const DirectRound::Action& action = direct_round_.actions()[direct_round_.spare() + spares_done_];
+  const ShortStep& step = short_->steps()[action.step];
+  const std::size_t elements = std::min(elements_most, step.elements - spare_elements_);
+  if (elements > 0) run_met(step, action.part, spare_elements_, elements);
+  spare_elements_ += elements;
+  if (spare_elements_ < step.elements) return true;
+  ++spares_done_;
+  spare_elements_ = 0;
+  return true;
+}
+
+bool Executor::spares_are_long() const {
+  const std::size_t first = direct_round_.spare();
+  if (first == direct_round_.actions().size()) return false;
+  const ShortStep& step = short_->steps()[direct_round_.actions()[first].step];
+  return step.elements * element_bytes_ > kSpareBytesMost;
+}
+
+// What a rank copies for itself last hides how long the words of its peers are under way.
+void Executor::finish_spares() {
+  while (run_spare(SIZE_MAX)) {
+  }
+}
+
+// Of the step, these elements of every operand.
+void Executor::run_met(const ShortStep& step, DirectRound::Part part, std::size_t first,
+                       std::size_t elements) {
+  const std::size_t before = first * element_bytes_;
   const auto place = [&](std::uint32_t i) {
     const CallOperand& operand = program_->operand(i);
     std::byte* const memory =
         operand.is_message ? peers_[operand.stream].memory[static_cast<std::size_t>(operand.buffer)]
                            : own_memory(operand.buffer);
-    return memory + short_->offset(i);
+    return memory + short_->offset(i) + before;
   };
   forget_sources();
   for (std::uint32_t i = step.sources; i < step.destinations; ++i)
@@ -194,7 +239,7 @@ void Executor::run_met(const ShortStep& step, DirectRound::Part part) {
     if (step.kind != StepKind::copy || !is_onto_itself(operand, memory))
       add_destination(operand, memory);
   }
-  compute(step.kind, step.finish, step.elements);
+  compute(step.kind, step.finish, elements);
 }
 
 // Words are numbered through, from when the connection was made.
@@ -205,6 +250,7 @@ std::uint64_t Executor::number_of(const DirectRound::Word& word) {
 
 // The call as the general way has it when so much has been done.
 void Executor::resume_direct() {
+  if (actions_done_ > direct_round_.early()) finish_spares();  // parts of what is done
   program_->begin(false);
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;
@@ -224,11 +270,13 @@ void Executor::resume_direct() {
   // What is cut for memory that peers can address may have to be cut otherwise. Without the peer,
   // nothing was done but what can be done again.
   cut_undecided_ = arrivals_due_ > 0 && slices_if_direct_ != slices_by_frame_;
-  if (cut_undecided_) actions_done_ = 0;
-  for (std::size_t i = 0; i < actions_done_; ++i) {
+  if (cut_undecided_) actions_done_ = spares_done_ = 0;
+  const auto note = [this](std::size_t i) {
     const DirectRound::Action& action = direct_round_.actions()[i];
-    if (action.part != DirectRound::Part::own) note_done(action.step);  // else the rest is to come
-  }
+    if (action.part != DirectRound::Part::own) note_done(action.step);  // else with the other part
+  };
+  for (std::size_t i = 0; i < actions_done_; ++i) note(i);
+  for (std::size_t i = 0; i < spares_done_; ++i) note(direct_round_.spare() + i);
   if (any_has_failed()) hear_of_failures();
 }
 

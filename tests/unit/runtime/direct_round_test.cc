@@ -23,6 +23,8 @@ using namespace testing;
 constexpr collectives::Addressable kAll{true, true, true};
 constexpr std::size_t kBytes = 300;        // of a cut
 constexpr std::size_t kManyFrames = 5000;  // elements
+// Of the last one, what a rank copies for itself does not wait.
+constexpr std::size_t kCounts[] = {1, 2, 13, 100, kManyFrames, 20'000};
 
 bool has_direct_round(const Calls& calls, int ranks, Rank rank,
                       const collectives::Addressable& shared = kAll) {
@@ -177,24 +179,32 @@ TEST(DirectRound, IsNotWhatComesAfterThePeerIsThrough) {
   EXPECT_FALSE(by_hand.round({by_hand.offers, lands}).empty()) << "the peer reads it first";
 }
 
-// What a rank copies of its own for itself and for the peer it need not wait with for itself.
-TEST(DirectRound, TheOwnPartOfACopyIsEarly) {
+// What a rank copies of its own for itself and for the peer has time for itself.
+TEST(DirectRound, TheOwnPartOfACopyIsSpare) {
   const ByHand by_hand;
   LoweredStep both = copy(mine(Buffer::input, 0), mine(Buffer::output, 0));
   both.destinations.push_back(message(DirectForm::push, Buffer::output, 0, false));
   const DirectRound round = by_hand.round({both});
   ASSERT_EQ(round.actions().size(), 2U);
-  EXPECT_EQ(round.early(), 1U);
-  EXPECT_EQ(round.actions()[0].part, DirectRound::Part::own);
-  EXPECT_EQ(round.actions()[0].words, round.actions()[0].words_end) << "nobody is told of it";
-  EXPECT_EQ(round.actions()[1].part, DirectRound::Part::peers);
-  EXPECT_EQ(round.actions()[1].words_end, 1U);
+  EXPECT_EQ(round.early(), 0U);
+  EXPECT_EQ(round.spare(), 1U);
+  EXPECT_EQ(round.actions()[0].part, DirectRound::Part::peers);
+  EXPECT_EQ(round.actions()[0].words_end, 1U);
+  EXPECT_EQ(round.actions()[1].part, DirectRound::Part::own);
+  EXPECT_EQ(round.actions()[1].words, round.actions()[1].words_end) << "nobody is told of it";
+  LoweredStep waits = copy(mine(Buffer::output, 0), mine(Buffer::output, 1));
+  waits.depends = {{0, false}};
+  const DirectRound awaited = by_hand.round({both, waits});
+  EXPECT_EQ(awaited.early(), 1U);
+  EXPECT_EQ(awaited.actions()[0].part, DirectRound::Part::own);
   LoweredStep sum = both;
   sum.kind = StepKind::reduce;
   EXPECT_EQ(by_hand.round({sum}).actions().size(), 1U) << "is made once";
   LoweredStep before = copy(message(DirectForm::pull, Buffer::input, 0, false), both.sources[0]);
   both.depends = {{0, false}};
-  EXPECT_EQ(by_hand.round({before, both}).early(), 0U) << "of what was a peer's";
+  const DirectRound passed_on = by_hand.round({before, both});
+  EXPECT_EQ(passed_on.early(), 0U) << "of what was a peer's";
+  EXPECT_EQ(passed_on.spare(), 2U);
 }
 
 // That something was read is told without asking whether its owner has failed; that something is
@@ -217,10 +227,21 @@ TEST(DirectRound, WhatNeedsAPeersDataIsNotEarly) {
   const ByHand by_hand;
   LoweredStep after = copy(mine(Buffer::output, 0), mine(Buffer::output, 1));
   LoweredStep alone = copy(mine(Buffer::input, 1), mine(Buffer::output, 1));
-  EXPECT_EQ(by_hand.round({by_hand.loads, alone}).early(), 1U);
-  EXPECT_EQ(by_hand.round({by_hand.loads, alone}).actions()[0].step, 1U);
+  const LoweredStep stores =
+      copy(mine(Buffer::output, 1), message(DirectForm::push, Buffer::output, 1, false));
+  const DirectRound spare = by_hand.round({alone, by_hand.loads});
+  EXPECT_EQ(spare.early(), 0U);
+  ASSERT_EQ(spare.spare(), 1U) << "nobody waits for it";
+  EXPECT_EQ(spare.actions()[1].step, 0U);
+  LoweredStep waits = stores;
+  waits.depends = {{1, false}};
+  const DirectRound early = by_hand.round({by_hand.loads, alone, waits});
+  EXPECT_EQ(early.early(), 1U);
+  EXPECT_EQ(early.actions()[0].step, 1U);
+  EXPECT_EQ(early.spare(), 3U);
   after.depends = {{0, false}};
   EXPECT_EQ(by_hand.round({by_hand.loads, after}).early(), 0U);
+  EXPECT_EQ(by_hand.round({by_hand.loads, after}).spare(), 2U);
 }
 
 // ---- Ranks of one thread ----
@@ -235,12 +256,11 @@ class DirectRounds : public ::testing::TestWithParam<Calls> {
   template <typename Body>
   static void for_each_case(const Body& body) {
     for (int ranks = 2; ranks <= 5; ++ranks)
-      for (const std::size_t count :
-           {std::size_t{1}, std::size_t{2}, std::size_t{13}, std::size_t{100}, kManyFrames})
+      for (const std::size_t count : kCounts)
         for (const bool in_place : {false, true}) {
           if (in_place && !can_run_in_place(GetParam().collective)) continue;
           // Two ranks do not cut it, if both can address all memory; others do.
-          if (count == kManyFrames && ranks > 2) continue;
+          if (count >= kManyFrames && ranks > 2) continue;
           SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count) + " elements" +
                        (in_place ? ", in place" : ""));
           body(ranks, count, in_place);
