@@ -42,6 +42,8 @@ bool Executor::post_again(const Call& call, const collectives::Plan& usual) {
     const OneRound::Send& send = round_->sends()[posted_];
     if (!peers_[send.peer].endpoint->send(kTag, record_before(send.bytes), body_of(send))) break;
   }
+  // What needs nobody, while the others' are under way; all again where it goes on another way.
+  for (std::size_t i = 0; i < round_->early(); ++i) run_action(round_->actions()[i]);
   return true;
 }
 
@@ -136,7 +138,8 @@ bool Executor::any_has_failed() const {
 }
 
 void Executor::take_messages() {
-  for (const OneRound::Action& action : round_->actions()) run_action(action);
+  for (std::size_t i = round_->early(); i < round_->actions().size(); ++i)
+    run_action(round_->actions()[i]);
   for (const OneRound::Receive& receive : round_->gathered())
     ++call_streams_[receive.peer]->received_before;
   for (const OneRound::Receive& receive : round_->receives()) {

@@ -19,6 +19,9 @@ void OneRound::lay_out(const CallProgram& program, const ShortProgram& steps,
                                               return add(program, steps, step, element_bytes);
                                             });
   if (!fits) clear();
+  const auto late = std::stable_partition(actions_.begin(), actions_.end(),
+                                          [](const Action& action) { return action.early; });
+  early_ = static_cast<std::size_t>(late - actions_.begin());
   alike_ = sends_are_alike();
 }
 
@@ -76,6 +79,7 @@ bool OneRound::add(const CallProgram& program, const ShortProgram& steps, const 
       places_.push_back(to);
   }
   action.end = static_cast<std::uint32_t>(places_.size());
+  action.early = step.kind == StepKind::copy && from.peer == kOwn && step.depends == 0 && !relays();
   if (action.end > action.destinations) actions_.push_back(action);
   return true;
 }
@@ -102,6 +106,7 @@ void OneRound::clear() {
   sends_.clear();
   receives_.clear();
   actions_.clear();
+  early_ = 0;
   places_.clear();
   alike_ = false;
 }

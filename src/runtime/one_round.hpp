@@ -1,6 +1,7 @@
 // one_round.hpp: a small call of one round, laid flat: what the rank sends, whom it hears, and what
 // it does with that. Such calls need none of what makes sure that steps come in their order: all is
-// sent first, then all is awaited, then the rest is done in the order of the program.
+// sent first, then what needs nobody is done, which hides how long messages are under way, then all
+// is awaited, then the rest is done in the order of the program.
 //
 // A call in which others have given this rank something when it comes may be one as well, though it
 // sends what it makes of that: such a rank relays. It is one round where those others did come.
@@ -42,10 +43,11 @@ class OneRound {
     Buffer buffer = Buffer::input;
     std::size_t offset = 0;
   };
-  // What is done once all is there; operands by number.
+  // What is done once all is sent or, unless it is early, there; operands by number.
   struct Action {
     StepKind kind = StepKind::copy;
     bool finish = false;
+    bool early = false;
     std::size_t elements = 0;
     std::uint32_t sources = 0;
     std::uint32_t destinations = 0;
@@ -74,7 +76,9 @@ class OneRound {
   bool tells_all_alike() const { return alike_; }
   const std::vector<Send>& sends() const { return sends_; }
   const std::vector<Receive>& receives() const { return receives_; }
+  // The first early() of them need nobody; done twice, they do the same.
   const std::vector<Action>& actions() const { return actions_; }
+  std::size_t early() const { return early_; }
   const Place& place(std::uint32_t operand) const { return places_[operand]; }
   std::size_t memory_bytes() const;
 
@@ -94,6 +98,7 @@ class OneRound {
   std::vector<Send> sends_;
   std::vector<Receive> receives_;
   std::vector<Action> actions_;
+  std::size_t early_ = 0;
   std::vector<Place> places_;
   bool alike_ = false;
 };

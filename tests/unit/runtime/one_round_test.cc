@@ -20,8 +20,8 @@ using namespace testing;
 
 constexpr std::size_t kElementBytes = sizeof(std::int64_t);
 
-bool has_one_round(Collective collective, std::string_view name, int ranks, Rank rank,
-                   std::size_t at_once_bytes = 1024) {
+OneRound round_of(Collective collective, std::string_view name, int ranks, Rank rank,
+                  std::size_t at_once_bytes = 1024) {
   const auto algorithm = collectives::find_algorithm(collective, name);
   const auto schedule = collectives::build(**algorithm, ranks, 0);
   const CallProgram program(
@@ -31,7 +31,27 @@ bool has_one_round(Collective collective, std::string_view name, int ranks, Rank
                 kElementBytes, at_once_bytes);
   OneRound round;
   round.lay_out(program, steps, kElementBytes);
-  return !round.empty();
+  return round;
+}
+
+bool has_one_round(Collective collective, std::string_view name, int ranks, Rank rank,
+                   std::size_t at_once_bytes = 1024) {
+  return !round_of(collective, name, ranks, rank, at_once_bytes).empty();
+}
+
+// What it copies for itself; a sum needs the others'.
+TEST(OneRound, DoesWhatNeedsNobodyFirst) {
+  for (int ranks = 2; ranks <= 6; ++ranks)
+    for (Rank rank = 0; rank < ranks; ++rank)
+      for (const Collective collective : {Collective::all_gather, Collective::all_to_all}) {
+        const OneRound round = round_of(collective, "direct", ranks, rank);
+        ASSERT_EQ(round.early(), 1U);
+        ASSERT_EQ(round.actions().size(), static_cast<std::size_t>(ranks));
+        for (std::size_t i = 0; i < round.actions().size(); ++i)
+          EXPECT_EQ(round.place(round.actions()[i].sources).peer == OneRound::kOwn, i == 0);
+        EXPECT_EQ(round_of(Collective::all_reduce, "one_shot", ranks, rank).early(), 0U);
+        EXPECT_EQ(round_of(Collective::reduce_scatter, "direct", ranks, rank).early(), 0U);
+      }
 }
 
 TEST(OneRound, IsWhatSendsNothingThatItReceived) {
