@@ -36,7 +36,7 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
     const bool waived = (step.depends & open_steps_ & ~step.fused) == 0;
     return waived && add_landing(program, step);
   }
-  if ((step.depends & open_steps_) != 0) return false;
+  if ((step.depends & open_steps_) != 0 && !harms_nobody(program, steps, step)) return false;
   Action action{.step = number, .words = static_cast<std::uint32_t>(words_.size())};
   bool alone = (step.depends & ~early_steps_) == 0;  // it needs no peer
   bool own_only = true;
@@ -73,6 +73,19 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
   pulls_ |= action.pulls;
   if (alone) early_steps_ |= bit;
   return true;
+}
+
+// A copy that waits for peers to have read its source, in case the output is in the same place:
+// then it is nothing.
+bool DirectRound::harms_nobody(const CallProgram& program, const ShortProgram& steps,
+                               const ShortStep& step) {
+  const CallOperand& from = program.operand(step.sources);
+  const CallOperand& to = program.operand(step.destinations);
+  const bool own = step.kind == StepKind::copy && step.end == step.destinations + 1 &&
+                   !from.is_message && !to.is_message;
+  return own && program.lowered().shape.collective == Collective::broadcast &&
+         from.buffer == Buffer::input && to.buffer == Buffer::output &&
+         steps.offset(step.sources) == steps.offset(step.destinations);
 }
 
 // From own memory, that no step before it writes, to own memory and into peers'.

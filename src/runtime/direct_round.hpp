@@ -61,6 +61,8 @@ class DirectRound {
  private:
   bool add(const CallProgram& program, const ShortProgram& steps, std::uint32_t number);
   bool add_landing(const CallProgram& program, const ShortStep& step);
+  static bool harms_nobody(const CallProgram& program, const ShortProgram& steps,
+                           const ShortStep& step);
   bool copies_for_both(const CallProgram& program, const ShortStep& step) const;
   void sort(const ShortProgram& steps);
 
