@@ -391,6 +391,39 @@ TEST(DirectRound, AnotherCallIsAMismatch) {
   expect_that_another_call_is_a_mismatch(rounds);
 }
 
+// Calls between the same buffers.
+TEST(DirectRound, MemoryIsLookedForOnceUntilSomeIsNotMappedAnyMore) {
+  Rounds rounds({Collective::all_gather, "direct", true, true}, 2, 50, false, [] { return true; });
+  rounds.all_the_general_way();
+  rounds.all_the_general_way();
+  rounds.count_a_call();
+  std::vector<Call> calls = {rounds.next(0), rounds.next(1)};
+  // How often rank 0 asks in the next call.
+  const auto asked = [&](std::uint64_t generation) {
+    for (Call& call : calls) {
+      ++call.signature.sequence;
+      call.sign();
+    }
+    rounds.imports(0) = {0, generation};
+    for (const Rank rank : {0, 1})
+      EXPECT_TRUE(rounds.executor(rank).post_again(calls[static_cast<std::size_t>(rank)],
+                                                   rounds.plan(rank)));
+    EXPECT_FALSE(rounds.executor(0).find_again(3)) << "nobody has taken its memory";
+    for (const Rank rank : {1, 0}) {
+      EXPECT_TRUE(rounds.executor(rank).find_again(3));
+      EXPECT_TRUE(rounds.executor(rank).end_again(true));
+    }
+    return rounds.imports(0).asked;
+  };
+  EXPECT_EQ(asked(7), 1U);
+  EXPECT_EQ(asked(7), 0U);
+  EXPECT_EQ(asked(7), 0U);
+  EXPECT_EQ(asked(8), 1U) << "it may have been unmapped";
+  EXPECT_EQ(asked(8), 0U);
+  EXPECT_EQ(asked(0), 1U) << "nobody can tell";
+  EXPECT_EQ(asked(0), 1U);
+}
+
 // Of one who failed when it had come: its memory may be another's when it is read.
 TEST(DirectRound, NobodyIsToldOfWhatWasReadOfOneWhoFailed) {
   for (const bool before : {true, false}) {

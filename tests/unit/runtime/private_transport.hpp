@@ -74,6 +74,12 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   std::size_t for_all() const { return for_all_; }
   // Those of them that took the place of a peer's.
   std::size_t in_place() const { return in_place_; }
+  // How often this rank asked where a peer's memory lies, and until when what it was told is right.
+  struct Imports {
+    std::size_t asked = 0;
+    std::uint64_t generation = 0;
+  };
+  Imports& imports() { return imports_; }
 
  private:
   class PrivateEndpoint : public transport::testing::ForwardingEndpoint {
@@ -88,6 +94,11 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     MemoryReference export_memory(const void* memory, std::size_t bytes) override {
       return of_.shares_() ? inner().export_memory(memory, bytes) : MemoryReference();
     }
+    std::byte* import_memory(const MemoryReference& reference, std::size_t bytes) override {
+      ++of_.imports_.asked;
+      return inner().import_memory(reference, bytes);
+    }
+    std::uint64_t import_generation() const override { return of_.imports_.generation; }
     using ForwardingEndpoint::inner;
     bool attached() const override { return attached_ != nullptr; }
     MemoryReference attach_memory(const void* memory, std::size_t) override {
@@ -123,6 +134,7 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   Shares shares_;
   Refuses refuses_;
   Attached* attached_;
+  Imports imports_;
   std::size_t for_all_ = 0;
   std::size_t in_place_ = 0;
   std::vector<Endpoint*> inner_ones_;
