@@ -248,9 +248,9 @@ std::uint64_t Executor::number_of(const DirectRound::Word& word) {
   return (word.of_received ? s.received_before : s.sent_before) + word.ordinal + 1;
 }
 
-// The call as the general way has it when so much has been done.
+// The call as the general way has it when so much has been done. Where a rank has copied for its
+// peers and not yet for itself, one of them has failed.
 void Executor::resume_direct() {
-  if (actions_done_ > direct_round_.early()) finish_spares();  // parts of what is done
   program_->begin(false);
   for (Stream* s : call_streams_) s->sent = s->received = {};
   arrivals_due_ = 0;

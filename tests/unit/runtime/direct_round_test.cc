@@ -460,6 +460,26 @@ TEST(DirectRound, NoOtherIsToldEither) {
   EXPECT_EQ(rounds.heard(2, 0, Signal::produced), before);
 }
 
+// Nor the general way, whether the call is cut or not.
+TEST(DirectRound, NorIsAnybodyToldByTheGeneralWay) {
+  for (const std::size_t count : {std::size_t{50}, kManyFrames}) {
+    Rounds rounds({Collective::all_reduce, "direct", true, false}, 3, count, false);
+    rounds.all_the_general_way();
+    rounds.count_a_call();
+    const std::uint64_t before = rounds.heard(2, 0, Signal::produced);
+    for (const Rank rank : {1, 2}) {
+      ASSERT_TRUE(rounds.executor(rank).start(rounds.next(rank), rounds.plan(rank)).ok());
+      rounds.executor(rank).advance();
+    }
+    Executor& reader = rounds.executor(0);
+    const Status begun = reader.start(rounds.next(0), rounds.plan(0));
+    rounds.executor(1).fail(Status(StatusCode::aborted, "no more", 1));
+    for (int round = 0; begun.ok() && round < 100 && !reader.done(); ++round) reader.advance();
+    EXPECT_EQ(reader.status().code(), StatusCode::aborted);
+    EXPECT_EQ(rounds.heard(2, 0, Signal::produced), before) << count;
+  }
+}
+
 // ---- Communicators ----
 
 // Ranks are ahead of each other by turns, and now and then another call comes between.
