@@ -130,8 +130,7 @@ BUGS = [
         "  interrupted_ = !finished_;\n}\n\n"
         "void Executor::fail(Status status) {\n"),
     Bug("late-reads-passed-on", "passes on what it read of a peer that had failed", FAULTS, STEPS,
-        "signalled(Signal::failed) != 0)\n      return hear_of_failures();\n",
-        "signalled(Signal::failed) != 0)\n      return false;\n"),
+        "  return any_has_failed() && hear_of_failures();\n", "  return false;\n"),
     Bug("import-unchecked", "goes on without memory that could not be mapped", FAULTS, EXECUTOR,
         "    if (!locate(peer, buffer, reference)) {",
         "    if (!locate(peer, buffer, reference) && buffer_bytes(buffer) == 0) {"),
