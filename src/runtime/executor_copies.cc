@@ -37,8 +37,6 @@ auto Executor::choose_copies(const Call& call, const collectives::Plan& plan)
 
 // As it was said, or is wished.
 CopyWay Executor::agreed_way() const {
-  static const char* e = getenv("TT_PULL");
-  if (e) return *e == '1' ? CopyWay::pulled : CopyWay::stored;
   if (!options_.pulls) return pull_choice_.way();
   if (!*options_.pulls) return CopyWay::stored;
   return attachable_ ? CopyWay::attached : CopyWay::pulled;
