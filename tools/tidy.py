@@ -235,6 +235,25 @@ def check_goto(tree):
             yield path, line_of(text, match.start()), "goto"
 
 
+# Settings are read in one place, told of in --help, and refused where they are unknown. These
+# read what belongs to others.
+READS_ENVIRONMENT = (
+    "src/runtime/gpu/host/cuda_device.cc",  # CUDA's
+    "src/training/data/corpus.cc",          # where caches are
+    "src/transport/ucx/library.cc",         # UCX's
+    "src/transport/ucx/worker.cc",
+)
+
+
+def check_environment(tree):
+    for path in tree.ending(CPP):
+        if not path.startswith("src/") or path in READS_ENVIRONMENT:
+            continue
+        text = blank_out(tree.text(path))
+        for match in re.finditer(r"\b(secure_)?getenv\b", text):
+            yield path, line_of(text, match.start()), "getenv; settings are base/config.hpp's"
+
+
 def check_length(tree):
     for path in tree.code():
         lines = tree.text(path).splitlines()
@@ -406,6 +425,7 @@ RULES = {
     "layers": check_layers,
     "opening": check_opening,
     "goto": check_goto,
+    "environment": check_environment,
     "length": check_length,
     "functions": check_functions,
     "foreign": check_foreign,

@@ -77,6 +77,7 @@ BAD = [
     ("opening", "tools/a", "#!/bin/sh\nls\n", "comment"),
     ("opening", "cmake/A.cmake", "set(a b)\n", "comment"),
     ("goto", "src/base/a.cc", TOP + "void f() {\n  goto end;\nend:;\n}\n", "goto"),
+    ("environment", "src/base/a.cc", TOP + 'const char* a = std::getenv("A");\n', "getenv"),
     ("length", "src/base/a.cc", "//\n" * (tidy.MAX_FILE_LINES + 1), "lines"),
     ("length", "src/base/a.cc", "// " + "x" * tidy.MAX_COLUMNS + "\n", "columns"),
     ("length", "tools/a.py", "# " + "x" * tidy.MAX_COLUMNS + "\n", "columns"),
