@@ -36,7 +36,9 @@ bool DirectRound::add(const CallProgram& program, const ShortProgram& steps, std
     const bool waived = (step.depends & open_steps_ & ~step.fused) == 0;
     return waived && add_landing(program, step);
   }
-  if ((step.depends & open_steps_) != 0 && !harms_nobody(program, steps, step)) return false;
+  const std::uint64_t awaited = step.depends & open_steps_;
+  const bool readers_only = (awaited & ~early_steps_) == 0;
+  if (awaited != 0 && !(readers_only && harms_nobody(program, steps, step))) return false;
   Action action{.step = number, .words = static_cast<std::uint32_t>(words_.size())};
   bool alone = (step.depends & ~early_steps_) == 0;  // it needs no peer
   bool own_only = true;

@@ -315,7 +315,8 @@ class Executor {
   void add_source(const CallOperand& operand, const std::byte* source);
   void forget_sources();
   void choose_stores();
-  bool is_timed() const { return (leads_ && pull_choice_.wants_time()) || finds_out_; }
+  bool times_copies() const { return leads_ && pull_choice_.wants_time(); }
+  bool is_timed() const { return times_copies() || finds_out_; }
   void note_time(std::uint64_t ticks);
   void forget_destinations();
   bool is_onto_itself(const CallOperand& operand, const std::byte* destination) const;

@@ -27,8 +27,7 @@ void Executor::choose_stores() {
 
 // Of the call, from when all were there.
 void Executor::note_time(std::uint64_t ticks) {
-  if (leads_ && pull_choice_.wants_time())
-    pull_choice_.took(copies_.now, second_way(meets_plain_), ticks);
+  if (times_copies()) pull_choice_.took(copies_.now, second_way(meets_plain_), ticks);
   if (finds_out_) stream_choice_.took(ticks);
 }
 

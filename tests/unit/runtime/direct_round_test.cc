@@ -229,6 +229,7 @@ TEST(DirectRound, TheRootDoesNotWaitForItsReaders) {
   ASSERT_EQ(round.actions().size(), 2U);
   EXPECT_EQ(round.spare(), 1U);
   EXPECT_EQ(round.actions()[1].step, 1U);
+  EXPECT_TRUE(by_hand.round({by_hand.lands, same}).empty()) << "the peer stores first";
   LoweredStep shifted = same;
   shifted.destinations = {mine(Buffer::output, 1)};
   EXPECT_TRUE(by_hand.round({by_hand.offers, shifted}).empty()) << "in place, it is offered memory";
