@@ -19,8 +19,8 @@ constexpr int kWhole = 0;  // the only channel
 
 // Longer ones a rank copies for itself before all else, as they and what it copies for its peers do
 // not fit the nearer caches together. Source: near cores of a Zen 5, with copies for oneself before
-// and after those for the peer: all_gather of 64 KiB 0.93 us and 0.84, 512 KiB 5.8 and 5.9, 1 MiB
-// 12.0 and 13.2.
+// and after those for the peer: all_gather of 64 KiB 0.90 us and 0.88, 512 KiB 5.8 and 5.9, 1 MiB
+// 12.0 and 13.2; far ones, 64 KiB 1.94 and 1.73.
 constexpr std::size_t kSpareBytesMost = std::size_t{128} << 10;
 // Of what is copied while a peer is waited for, before it is looked for again: what takes twice as
 // long as news of it, or less where it is far.
