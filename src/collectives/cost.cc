@@ -324,10 +324,6 @@ class CostGraphBuilder {
         overhead_ns += message_ns(destination, *route, route->overhead.send_ns);
         payload_ns += form == DirectForm::none ? route->overhead.payload_ns : 0;
       }
-      // A result is written to the ring that the socket reads it from. Source: all_reduce of 1 MiB
-      // between two cores, 318 us by `direct`, whose halves take 98 and 103, and 205 by `doubling`.
-      if (route != nullptr && route->streams && lowered.kind != StepKind::copy)
-        chunks.near += 2 * destination.count;
       const bool in_place = (landed && static_cast<int>(d) == lowered.landing) ||
                             is_roots_own(program, lowered, destination);
       if (form == DirectForm::pull || in_place) continue;

@@ -376,15 +376,17 @@ TEST(Turns, SocketsOfTwoMachinesOrOfSharedCoresAreNot) {
   EXPECT_FALSE((*shared.route(0, 2))->streams);
 }
 
-// What a rank has added up it writes down for the socket; what it forwards lies in its memory.
-TEST(Turns, ResultsAreWrittenDownForSockets) {
+// What a rank adds up goes to the socket as it is added, and is not read again for it. Measured
+// between two network namespaces of a machine, an all_reduce of 1 MiB (us) between two cores that
+// are near each other and far: direct 158 and 216, halving_doubling 155 and 268.
+TEST(Turns, SumsGoToSocketsWithoutBeingReadAgain) {
   const SocketPair pair(true);
   Machine within = pair.machine();
   const double bytes = 1e6;
   const double direct = price_of(within, Collective::all_reduce, "direct", bytes).time_ns;
   const double halving =
       price_of(within, Collective::all_reduce, "halving_doubling", bytes).time_ns;
-  EXPECT_GT(direct, halving);
+  EXPECT_LT(direct, halving);
 }
 
 // Pieces gain nothing there, as both ends' cores do all the work. Measured between two network
