@@ -24,9 +24,10 @@ constexpr std::size_t kTriedPlainBytesOfMany = 1024 * 1024;
 
 // For plain memory of more bytes than this, so many plans that exchange addresses are tried as
 // well. They cut what then goes through queues otherwise, and what they gain by that is more than
-// the exchange costs. Source: 8 ranks on two far cores of an EPYC, 256 KiB, us: the best through
-// queues by the model 105 to 117, the best that was tried of those 72, leaders_direct between
-// addresses 68.
+// the exchange costs. Those that are the quickest through queues gain the most. Source: 8 ranks on
+// two cores of an EPYC, 256 KiB, far, us: the best through queues by the model 105 to 117, the best
+// that was tried of those 72, leaders_direct between addresses 68; 1 MiB in rank order, near, what
+// is found among the quickest between addresses 301, among these, which is leaders_in_order, 248.
 constexpr std::size_t kDirectThoughPlainBytes = 128 * 1024;
 constexpr std::size_t kDirectThoughPlain = 2;
 
@@ -85,12 +86,15 @@ std::vector<Choice> Planner::State::plain_others(const PlanQuery& query,
                                                  const Choices& choices) {
   std::vector<Choice> all = others(plain, choices.list.front().entry->algorithm);
   if (query.bytes() <= kDirectThoughPlainBytes) return all;
-  const double most = kOthersTime * choices.list.front().time_ns;
   std::size_t room = kDirectThoughPlain;
-  for (const Choice& choice : choices.list) {
-    const bool fits = choice.settings.direct && choice.not_possible.empty();
-    if (room == 0 || !fits || choice.time_ns > most) continue;
-    all.push_back(choice);
+  for (const Choice& staged : plain) {
+    const auto is_its_twin = [&](const Choice& choice) {
+      return choice.settings.direct && choice.not_possible.empty() &&
+             choice.entry->algorithm == staged.entry->algorithm;
+    };
+    const auto twin = std::find_if(choices.list.begin(), choices.list.end(), is_its_twin);
+    if (room == 0 || twin == choices.list.end()) continue;
+    all.push_back(*twin);
     --room;
   }
   return all;

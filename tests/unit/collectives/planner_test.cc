@@ -330,6 +330,22 @@ TEST(Planner, PlansThatAddressAreTriedForPlainMemory) {
   })) << "what is best between addresses, through queues";
 }
 
+// Those of the algorithms that are the quickest through queues.
+TEST(Planner, WhatIsQuickThroughQueuesIsTriedAsBetweenAddresses) {
+  Planner planner = neighbours_first(8);
+  PlanQuery query = all_reduce(kMiB);
+  query.form = rank_tree_form(DataType::float32);
+  const auto plain = (*planner.plan(query, 0))->plain;
+  ASSERT_NE(plain, nullptr);
+  std::set<std::string> through_queues = {plain->algorithm};
+  std::set<std::string> between_addresses;
+  for (const auto& other : plain->others)
+    (other->settings.direct ? between_addresses : through_queues).insert(other->algorithm);
+  EXPECT_TRUE(between_addresses.contains(plain->algorithm));
+  for (const std::string& algorithm : between_addresses)
+    EXPECT_TRUE(through_queues.contains(algorithm)) << algorithm;
+}
+
 // Of some sizes, and of what is in that order only.
 TEST(Planner, PlainMemoryHasAPlanInOrder) {
   for (const int ranks : {4, 8}) {
