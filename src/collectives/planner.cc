@@ -494,8 +494,7 @@ Result<std::shared_ptr<const Plan>> Planner::plan(const PlanQuery& query, Rank r
         to.others.push_back(state_->make_plan(other, ordered, rank));
     };
     if (state_->tries_others(query, *choices, false)) add(*plan, State::others(choices->list));
-    if (state_->tries_others(query, *choices, true))
-      add(*made, State::plain_others(query, plain, *choices));
+    add(*made, state_->plain_others(query, plain, *choices));
     plan->plain = made;
   }
   if (state_->plans.size() >= kPlansMax) state_->plans.clear();

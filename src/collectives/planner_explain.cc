@@ -52,9 +52,8 @@ Result<Explanation> Planner::explain(const PlanQuery& query) {
     if (state_->tries_others(query, *choices, false))
       for (const Choice& other : State::others(choices->list))
         explanation.others.push_back(state_->tell(other, query));
-    if (state_->tries_others(query, *choices, true))
-      for (const Choice& other : State::plain_others(query, plain, *choices))
-        explanation.plain_others.push_back(state_->tell(other, query));
+    for (const Choice& other : state_->plain_others(query, plain, *choices))
+      explanation.plain_others.push_back(state_->tell(other, query));
   }
   const bool rooted = has_root(query.collective) || query.collective == Collective::send_recv;
   const ShapeKey key{query.collective, rooted ? query.root : 0};

@@ -1,6 +1,7 @@
 // planner_others.cc: the further plans of a call besides the one that is predicted to be the
 // quickest: one for plain memory, and those that calls try because the model cannot know.
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "collectives/planner_state.hpp"
@@ -45,6 +46,15 @@ constexpr std::size_t kOrderedPlainBytesMax = 1024 * 1024;
 // 256 KiB 5.3 and 5.0, 1 MiB 28.3 and 27.2.
 constexpr std::size_t kOwnCorePlainBytesMax = 256 * 1024;
 
+// From so much on, two ranks with cores of their own send plain memory that they add up whole: as
+// many bytes as in halves and back, in one message each way instead of two that wait for each
+// other, and what is read a second time is in the near cache. Source: two cores of an EPYC, plain
+// all_reduce, in halves and whole, us: far 8 MiB 542 and 634, 16 MiB 1790 and 1535, 32 MiB 4106 and
+// 3720, 64 MiB 8443 and 7697; near 16 MiB 1348 and 1432, 32 MiB 3397 and 3362, 64 MiB 7146 and
+// 7247.
+constexpr std::size_t kWholePlainBytes = std::size_t{16} << 20;
+constexpr std::string_view kWhole = "one_shot";
+
 }  // namespace
 
 // Whether calls find out which of several plans is the quickest, unless somebody has settled their
@@ -80,10 +90,13 @@ std::vector<Choice> Planner::State::others(const std::vector<Choice>& sorted,
 }
 
 // For plain memory: what is quickest for other memory is tried, too, and some of the plans that
-// exchange addresses, though to no avail.
+// exchange addresses, though to no avail. Of ranks with cores of their own only the usual plan, and
+// only where the system might copy, as it does between known addresses.
 std::vector<Choice> Planner::State::plain_others(const PlanQuery& query,
                                                  const std::vector<Choice>& plain,
-                                                 const Choices& choices) {
+                                                 const Choices& choices) const {
+  if (goes_whole(query, choices)) return {choices.list.front()};
+  if (!tries_others(query, choices, true)) return {};
   std::vector<Choice> all = others(plain, choices.list.front().entry->algorithm);
   if (query.bytes() <= kDirectThoughPlainBytes) return all;
   std::size_t room = kDirectThoughPlain;
@@ -100,15 +113,25 @@ std::vector<Choice> Planner::State::plain_others(const PlanQuery& query,
   return all;
 }
 
+// Whether plain memory has a plan of its own because it is so much.
+bool Planner::State::goes_whole(const PlanQuery& query, const Choices& choices) const {
+  return ranks() == 2 && !machine.takes_turns() && query.collective == Collective::all_reduce &&
+         query.bytes() >= kWholePlainBytes && !choices.by_measurement;
+}
+
 // Of ranks with cores of their own, to whom plain memory is as dear as other memory: the best that
-// needs no addresses. What is longer may be copied by the system, which does.
+// needs no addresses. What is longer may be copied by the system, which does; sums of so much that
+// they go whole are more quickly sent.
 std::vector<Choice> Planner::State::plain_of_own_cores(const PlanQuery& query,
                                                        const Choices& choices) const {
   const bool some_is_plain = options.direct_bytes_min > 0;
-  if (!some_is_plain || query.bytes() > kOwnCorePlainBytesMax) return {};
-  const auto staged = std::find_if(
-      choices.list.begin(), choices.list.end(),
-      [](const Choice& choice) { return choice.not_possible.empty() && !choice.settings.direct; });
+  const bool whole = goes_whole(query, choices);
+  if (!some_is_plain || (query.bytes() > kOwnCorePlainBytesMax && !whole)) return {};
+  const auto staged =
+      std::find_if(choices.list.begin(), choices.list.end(), [&](const Choice& choice) {
+        return choice.not_possible.empty() && !choice.settings.direct &&
+               (!whole || choice.entry->algorithm->name == kWhole);
+      });
   if (staged == choices.list.end()) return {};
   return {*staged};
 }

@@ -111,9 +111,10 @@ struct Planner::State {
   bool tries_others(const PlanQuery& query, const Choices& choices, bool plain) const;
   static std::vector<Choice> others(const std::vector<Choice>& sorted,
                                     const Algorithm* also = nullptr);
-  static std::vector<Choice> plain_others(const PlanQuery& query, const std::vector<Choice>& plain,
-                                          const Choices& choices);
+  std::vector<Choice> plain_others(const PlanQuery& query, const std::vector<Choice>& plain,
+                                   const Choices& choices) const;
   bool has_plain_plans(const PlanQuery& query) const;
+  bool goes_whole(const PlanQuery& query, const Choices& choices) const;
   std::vector<Choice> plain_choices(const PlanQuery& query, const Choices& choices);
   std::vector<Choice> plain_of_own_cores(const PlanQuery& query, const Choices& choices) const;
   Machine& machine_of(Pricing pricing) {

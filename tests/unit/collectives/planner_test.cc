@@ -4,54 +4,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "collectives/explain.hpp"
 #include "collectives/lowering.hpp"
 #include "tutti/topology.hpp"
+#include "unit/collectives/planners.hpp"
 
 namespace tutti::collectives {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-Planner make(const char* line, int ranks, PlannerOptions options = {}) {
-  Topology topology = *parse_synthetic_topology(line);
-  std::vector<VertexId> placement = default_placement(topology, ranks);
-  return Planner(std::move(topology), std::move(placement), std::move(options));
-}
-
-PlannerOptions with_direct() {
-  PlannerOptions options;
-  options.direct_possible = true;
-  return options;
-}
-
 PlannerOptions for_gpus() {
   PlannerOptions options = with_direct();
   options.channel_count = 8;
   options.frame_bytes_max = 512 * 1024;
   return options;
-}
-
-// On two cores, the first half of the ranks on one of them.
-Planner neighbours_first(int ranks, PlannerOptions options = with_direct()) {
-  Topology topology = *parse_synthetic_topology("2");
-  std::vector<VertexId> placement = default_placement(topology, ranks);
-  std::sort(placement.begin(), placement.end());
-  return Planner(std::move(topology), std::move(placement), std::move(options));
-}
-
-PlanQuery all_reduce(std::size_t bytes) { return {Collective::all_reduce, bytes / 4}; }
-
-const Candidate* find(const Explanation& explanation, std::string_view algorithm) {
-  for (const Candidate& candidate : explanation.candidates)
-    if (candidate.algorithm == algorithm) return &candidate;
-  return nullptr;
 }
 
 TEST(Planner, SmallIsStagedAndLargeIsDirectInSharedMemory) {
@@ -197,173 +166,6 @@ TEST(Planner, SmallCallsAreNotCutForNothing) {
   ASSERT_LT(std::abs(cut->predicted_us / whole->predicted_us - 1), 0.01) << "the test's premise";
   EXPECT_EQ((*planner.plan(query, 0))->algorithm, "direct");
   EXPECT_EQ((*planner.plan(query, 0))->hash, (*planner.plan(query, 1))->hash);
-}
-
-// Between ranks that share cores, where it is another algorithm, and known to all alike.
-TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
-  for (const int ranks : {4, 8}) {
-    Planner planner = neighbours_first(ranks);
-    const auto plan = *planner.plan(all_reduce(kMiB), 0);
-    ASSERT_NE(plan->plain, nullptr) << ranks;
-    EXPECT_EQ(plan->plain->algorithm, "leaders_direct");
-    EXPECT_NE(plan->algorithm, "leaders_direct");
-    EXPECT_TRUE(plan->settings.direct && !plan->plain->settings.direct);
-    EXPECT_EQ(plan->plain->hash, (*planner.plan(all_reduce(kMiB), 1))->plain->hash);
-    EXPECT_EQ((*planner.plan({Collective::broadcast, kMiB}, 0))->plain, nullptr);
-    EXPECT_EQ((*planner.plan(all_reduce(8), 0))->plain, nullptr) << "it is staged anyway";
-    const Explanation explanation = *planner.explain(all_reduce(kMiB));
-    ASSERT_TRUE(explanation.plain);
-    EXPECT_EQ(explanation.plain->algorithm, "leaders_direct");
-    EXPECT_THAT(to_text(explanation),
-                HasSubstr("cannot address the buffers: leaders_direct, staged, predicted "));
-  }
-  EXPECT_EQ((*make("1x4", 4, with_direct()).plan(all_reduce(kMiB), 0))->plain, nullptr);
-  PlannerOptions forced = with_direct();
-  forced.algorithm = "hierarchical";
-  Planner only_that = neighbours_first(4, forced);
-  EXPECT_EQ((*only_that.plan(all_reduce(kMiB), 0))->plain->algorithm, "hierarchical");
-  PlannerOptions direct_only = with_direct();
-  direct_only.lowering = Lowering::direct;
-  EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
-}
-
-// Between ranks with cores of their own, where only some memory can be addressed: what needs no
-// addresses, of all calls in which all meet, and not so long that the system might copy it.
-TEST(Planner, PlainMemoryOfOwnCoresNeedsNoAddresses) {
-  PlannerOptions options = with_direct();
-  options.direct_bytes_min = 8 * 1024;
-  Planner planner = make("2", 2, options);
-  constexpr std::size_t kCount = 16 * 1024;
-  for (const Collective collective : {Collective::all_reduce, Collective::all_gather,
-                                      Collective::reduce_scatter, Collective::all_to_all}) {
-    PlanQuery query{collective, kCount};
-    const auto plan = *planner.plan(query, 0);
-    ASSERT_NE(plan->plain, nullptr) << to_string(collective);
-    EXPECT_TRUE(plan->settings.direct && !plan->plain->settings.direct);
-    EXPECT_TRUE(plan->others.empty() && plan->plain->others.empty());
-    EXPECT_EQ(plan->plain->hash, (*planner.plan(query, 1))->plain->hash);
-    query.count = 16 * kCount;
-    EXPECT_EQ((*planner.plan(query, 0))->plain, nullptr) << "it is long";
-    EXPECT_EQ((*make("2", 2, with_direct()).plan({collective, kCount}, 0))->plain, nullptr)
-        << "all memory can be addressed";
-  }
-  EXPECT_EQ((*planner.plan({Collective::broadcast, kCount}, 0))->plain, nullptr)
-      << "its root may be gone before others begin";
-  options.algorithm = "ring";
-  const auto forced = *make("2", 2, options).plan(all_reduce(4 * kCount), 0);
-  ASSERT_NE(forced->plain, nullptr);
-  EXPECT_EQ(forced->plain->algorithm, "ring");
-}
-
-// Other algorithms that calls may find to be quicker, where there is a plan for plain memory.
-TEST(Planner, SmallPlansHaveOthersToTry) {
-  constexpr std::size_t kBytes = 80 * 1024;
-  for (const int ranks : {4, 8}) {
-    SCOPED_TRACE(ranks);
-    Planner planner = neighbours_first(ranks);
-    const auto plan = *planner.plan(all_reduce(kBytes), 0);
-    ASSERT_NE(plan->plain, nullptr);
-    for (const Plan* first : {plan.get(), plan->plain.get()}) {
-      EXPECT_FALSE(first->others.empty());
-      EXPECT_LE(first->others.size(), 3U);
-      std::set<std::string> names = {first->algorithm};
-      for (const auto& other : first->others) {
-        EXPECT_TRUE(names.insert(other->algorithm).second) << other->algorithm;
-        EXPECT_TRUE(first == plan.get() || !other->settings.direct) << other->algorithm;
-        EXPECT_TRUE(other->others.empty() && other->plain == nullptr);
-      }
-      if (ranks == 4 && first == plan->plain.get()) {
-        EXPECT_FALSE(names.contains("leaders_in_turn")) << "it is for less";
-        EXPECT_EQ(first->algorithm, "leaders_direct_in_turn");
-      }
-    }
-    const auto theirs = *planner.plan(all_reduce(kBytes), 1);
-    for (std::size_t other = 0; other < plan->plain->others.size(); ++other)
-      EXPECT_EQ(plan->plain->others[other]->hash, theirs->plain->others[other]->hash);
-    EXPECT_THAT(to_text(*planner.explain(all_reduce(kBytes))),
-                HasSubstr("tried while calls are made, and kept if quicker: "));
-    const auto longer = *planner.plan(all_reduce(kMiB), 0);
-    EXPECT_TRUE(longer->others.empty()) << "too much to try";
-    EXPECT_EQ(longer->plain->others.empty(), ranks == 4) << "more ranks on a core find more";
-    // All that keep the order make the same sums.
-    PlanQuery ordered = all_reduce(kBytes);
-    ordered.form = rank_tree_form(DataType::float32);
-    const Explanation in_order = *planner.explain(ordered);
-    for (const auto& other : (*planner.plan(ordered, 0))->others)
-      EXPECT_EQ(find(in_order, other->algorithm)->not_possible, "") << other->algorithm;
-    EXPECT_FALSE((*planner.plan(ordered, 0))->others.empty());
-  }
-  PlannerOptions forced = with_direct();
-  forced.algorithm = "direct";
-  const auto only_that = *neighbours_first(4, forced).plan(all_reduce(kBytes), 0);
-  EXPECT_TRUE(only_that->others.empty() && only_that->plain->others.empty());
-  EXPECT_TRUE((*make("1x4", 4, with_direct()).plan(all_reduce(kBytes), 0))->others.empty());
-}
-
-TEST(Planner, RanksThatShareCoresExchangeAddressesFromMoreOn) {
-  PlannerOptions options = with_direct();
-  options.direct_bytes_min = kDirectBytesMin;
-  const auto exchanges = [&](Planner planner, std::size_t kib) {
-    return (*planner.plan(all_reduce(kib << 10), 0))->settings.direct;
-  };
-  EXPECT_TRUE(exchanges(make("2", 2, options), 16));
-  EXPECT_FALSE(exchanges(neighbours_first(8, options), 16));
-  EXPECT_TRUE(exchanges(neighbours_first(8, options), 32));
-}
-
-// What exchanges addresses is cut otherwise, which may be worth it also where none can be given.
-TEST(Planner, PlansThatAddressAreTriedForPlainMemory) {
-  Planner planner = neighbours_first(8);
-  const auto addressing = [&](std::size_t bytes) {
-    const auto plan = *planner.plan(all_reduce(bytes), 0);
-    const auto& others = plan->plain->others;
-    EXPECT_LT(others.size(), 6U) << "a call's word has room for so many";
-    return std::count_if(others.begin(), others.end(),
-                         [](const auto& other) { return other->settings.direct; });
-  };
-  EXPECT_EQ(addressing(128 * 1024), 0);
-  EXPECT_EQ(addressing(256 * 1024), 2);
-  const auto plan = *planner.plan(all_reduce(256 * 1024), 0);
-  const auto& others = plan->plain->others;
-  EXPECT_TRUE(std::any_of(others.begin(), others.end(), [&](const auto& other) {
-    return other->algorithm == plan->algorithm && !other->settings.direct;
-  })) << "what is best between addresses, through queues";
-}
-
-// Those of the algorithms that are the quickest through queues.
-TEST(Planner, WhatIsQuickThroughQueuesIsTriedAsBetweenAddresses) {
-  Planner planner = neighbours_first(8);
-  PlanQuery query = all_reduce(kMiB);
-  query.form = rank_tree_form(DataType::float32);
-  const auto plain = (*planner.plan(query, 0))->plain;
-  ASSERT_NE(plain, nullptr);
-  std::set<std::string> through_queues = {plain->algorithm};
-  std::set<std::string> between_addresses;
-  for (const auto& other : plain->others)
-    (other->settings.direct ? between_addresses : through_queues).insert(other->algorithm);
-  EXPECT_TRUE(between_addresses.contains(plain->algorithm));
-  for (const std::string& algorithm : between_addresses)
-    EXPECT_TRUE(through_queues.contains(algorithm)) << algorithm;
-}
-
-// Of some sizes, and of what is in that order only.
-TEST(Planner, PlainMemoryHasAPlanInOrder) {
-  for (const int ranks : {4, 8}) {
-    Planner planner = neighbours_first(ranks);
-    PlanQuery query = all_reduce(kMiB);
-    query.form = rank_tree_form(DataType::float32);
-    const auto plan = *planner.plan(query, 0);
-    ASSERT_NE(plan->plain, nullptr) << ranks;
-    EXPECT_EQ(plan->plain->algorithm, "direct");
-    EXPECT_FALSE(plan->plain->settings.direct);
-    query.count = 16 * kMiB / sizeof(float);
-    EXPECT_EQ((*planner.plan(query, 0))->plain, nullptr) << ranks;
-    // What is tried need not be known.
-    query.count = (std::size_t{64} << 10) / sizeof(float);
-    const auto small = *planner.plan(query, 0);
-    ASSERT_EQ(small->plain != nullptr, ranks == 8) << "4 ranks go through queues anyway";
-    EXPECT_TRUE(ranks == 4 || !small->plain->others.empty());
-  }
 }
 
 // Longer calls share out the data; where buffers can be addressed, only up to what is quicker
