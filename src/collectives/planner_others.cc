@@ -50,8 +50,8 @@ constexpr std::size_t kOwnCorePlainBytesMax = 256 * 1024;
 // many bytes as in halves and back, in one message each way instead of two that wait for each
 // other, and what is read a second time is in the near cache. Source: two cores of an EPYC, plain
 // all_reduce, in halves and whole, us: far 8 MiB 542 and 634, 16 MiB 1790 and 1535, 32 MiB 4106 and
-// 3720, 64 MiB 8443 and 7697; near 16 MiB 1348 and 1432, 32 MiB 3397 and 3362, 64 MiB 7146 and
-// 7247.
+// 3720, 64 MiB 8443 and 7697; near 16 MiB 1411 and 1550, 32 MiB 3397 and 3362, 64 MiB 7185 and
+// 6808.
 constexpr std::size_t kWholePlainBytes = std::size_t{16} << 20;
 constexpr std::string_view kWhole = "one_shot";
 
@@ -101,6 +101,7 @@ std::vector<Choice> Planner::State::plain_others(const PlanQuery& query,
   if (query.bytes() <= kDirectThoughPlainBytes) return all;
   std::size_t room = kDirectThoughPlain;
   for (const Choice& staged : plain) {
+    if (staged.time_ns > kOthersTime * plain.front().time_ns) break;
     const auto is_its_twin = [&](const Choice& choice) {
       return choice.settings.direct && choice.not_possible.empty() &&
              choice.entry->algorithm == staged.entry->algorithm;

@@ -97,8 +97,10 @@ TEST(Planner, LongSumsOfPlainMemoryOfTwoGoWhole) {
       << "all memory can be addressed";
   PlanQuery moved{Collective::all_gather, kMany / sizeof(float)};
   EXPECT_EQ((*make("2", 2, options).plan(moved, 0))->plain, nullptr) << "nothing is added up";
-  options.algorithm = "direct";
-  EXPECT_EQ((*make("2", 2, options).plan(all_reduce(kMany), 0))->plain, nullptr) << "settled";
+  for (const char* settled : {"direct", "one_shot"}) {
+    options.algorithm = settled;
+    EXPECT_EQ((*make("2", 2, options).plan(all_reduce(kMany), 0))->plain, nullptr) << settled;
+  }
 }
 
 // Other algorithms that calls may find to be quicker, where there is a plan for plain memory.
@@ -176,20 +178,26 @@ TEST(Planner, PlansThatAddressAreTriedForPlainMemory) {
   })) << "what is best between addresses, through queues";
 }
 
-// Those of the algorithms that are the quickest through queues.
+// Those of the algorithms that are the quickest through queues, and none that is slow there.
 TEST(Planner, WhatIsQuickThroughQueuesIsTriedAsBetweenAddresses) {
-  Planner planner = neighbours_first(8);
-  PlanQuery query = all_reduce(kMiB);
-  query.form = rank_tree_form(DataType::float32);
-  const auto plain = (*planner.plan(query, 0))->plain;
-  ASSERT_NE(plain, nullptr);
-  std::set<std::string> through_queues = {plain->algorithm};
-  std::set<std::string> between_addresses;
-  for (const auto& other : plain->others)
-    (other->settings.direct ? between_addresses : through_queues).insert(other->algorithm);
-  EXPECT_TRUE(between_addresses.contains(plain->algorithm));
-  for (const std::string& algorithm : between_addresses)
-    EXPECT_TRUE(through_queues.contains(algorithm)) << algorithm;
+  for (const int ranks : {6, 7, 8, 9, 10, 12, 16, 24})
+    for (const bool ordered : {false, true})
+      for (const std::size_t bytes : {kMiB / 4, kMiB / 2, kMiB}) {
+        SCOPED_TRACE(std::to_string(ranks) + (ordered ? " ranks in order, " : " ranks, ") +
+                     std::to_string(bytes));
+        Planner planner = neighbours_first(ranks);
+        PlanQuery query = all_reduce(bytes);
+        if (ordered) query.form = rank_tree_form(DataType::float32);
+        const auto plain = (*planner.plan(query, 0))->plain;
+        ASSERT_NE(plain, nullptr);
+        std::set<std::string> through_queues = {plain->algorithm};
+        std::set<std::string> between_addresses;
+        for (const auto& other : plain->others)
+          (other->settings.direct ? between_addresses : through_queues).insert(other->algorithm);
+        EXPECT_TRUE(between_addresses.contains(plain->algorithm));
+        for (const std::string& algorithm : between_addresses)
+          EXPECT_TRUE(through_queues.contains(algorithm)) << algorithm;
+      }
 }
 
 // Of some sizes, and of what is in that order only.
