@@ -337,6 +337,26 @@ TEST(PlanChoice, CallsAreMadeByEachOfTheirPlans) { make_calls_by_each_plan(false
 // Though the memory is such that nobody can address it.
 TEST(PlanChoice, PlansForPlainMemoryMayExchangeAddresses) { make_calls_by_each_plan(true); }
 
+// Long sums of two, cut into slices: whole through queues, or as for other memory.
+TEST(PlanChoice, TheUsualPlanMayBeBesideTheOneForPlainMemory) {
+  Calls calls{Collective::all_reduce, "direct", true};
+  calls.plain = "one_shot";
+  calls.others = {"direct"};
+  calls.plain_others_address = true;
+  Rounds rounds(calls, 2, 5003, false, [] { return false; });
+  std::vector<int> made(2);
+  for (int call = 0; call < 3 * PlanChoice::kCallsOfTry; ++call) {
+    ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+    const std::size_t number = rounds.executor(0).plan_number();
+    ++made[number];
+    for (const Rank r : {0, 1}) {
+      EXPECT_EQ(rounds.executor(r).plan_number(), number) << r;
+      EXPECT_EQ(rounds.executor(r).uses_plain_plan(), call >= 2) << r;
+    }
+  }
+  for (const int calls_of_plan : made) EXPECT_GE(calls_of_plan, PlanChoice::kCallsOfTry);
+}
+
 // Nothing is met in calls through queues, which may be made of memory that could be addressed; but
 // rank 0 sees what its own is, should that change meanwhile.
 TEST(PlanChoice, PlansThroughQueuesMayBeQuickerThanWhatAddresses) {
