@@ -65,6 +65,9 @@ inline constexpr std::size_t kSignalCount = 5;
 // Of a transport's shared_words().
 inline constexpr std::size_t kSharedWordCount = 192;
 
+// Of a transport's shared_memory(), for each rank.
+inline constexpr std::size_t kSharedBytesEach = std::size_t{400} << 10;
+
 // A frame that has arrived. The payload lies in the transport until release().
 struct Frame {
   std::uint32_t tag = 0;  // the sender's, uninterpreted
@@ -328,6 +331,22 @@ class Transport {
   // none where the transport has no memory that all of them reach. Which is for what, is the
   // caller's affair. Lifetime  the transport's.
   virtual std::span<std::atomic<std::uint64_t>> shared_words() { return {}; }
+
+  // Memory that all ranks see: size() * kSharedBytesEach bytes from a page's beginning on, zeros at
+  // first, which cost nothing until they are touched; none where the transport has none. What is
+  // where, is the caller's affair. Lifetime  the transport's.
+  virtual std::span<std::byte> shared_memory() { return {}; }
+
+  // To be called after a store there that sleeping peers may be waiting for.
+  // Cost  a look at a line of each of them.
+  virtual void wake_sharers() {}
+
+  // From now on sleep() also ends once that word of the shared memory is this number; null: no more
+  // than what else ends it.
+  virtual void await_shared(const std::atomic<std::uint64_t>* word, std::uint64_t number) {
+    static_cast<void>(word);
+    static_cast<void>(number);
+  }
 
   // How many channels there are per peer.
   virtual int channel_count() const = 0;

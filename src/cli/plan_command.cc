@@ -175,6 +175,7 @@ Status read_machine(const Options& options, Question& question) {
   planning.cores = std::move(seen->cores);
   planning.one_machine = seen->one_machine;
   planning.direct_possible = key.direct;
+  planning.memory_shared = shares_memory(key.transport);
   if (key.transport == "memory") planning.direct_bytes_min = 0;
   const runtime::Queues queues = runtime::queues_of(key.transport, key.ranks, key.ranks > key.cores,
                                                     {planning.channels, planning.slice_bytes});

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/tune_world.hpp"
 #include "collectives/explain.hpp"
 #include "runtime/planning_topology.hpp"
 #include "runtime/world.hpp"
@@ -91,6 +92,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   options.slice_bytes_max = queues.slice_bytes;
   options.direct_possible = key.direct;
   options.direct_bytes_min = key.transport == "memory" ? 0 : collectives::kDirectBytesMin;
+  options.memory_shared = shares_memory(key.transport);
   if (figures != nullptr) options.constants = with_figures(options.constants, *figures);
   return {std::move(seen.topology), std::move(seen.placement), options};
 }

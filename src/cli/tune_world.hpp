@@ -18,6 +18,11 @@ namespace tutti::cli {
 // The place that `ranks` ranks of this process's cores make.
 collectives::TuningKey tune_key(const std::string& transport, int ranks);
 
+// Whether ranks of that transport see memory in which they can combine.
+inline bool shares_memory(const std::string& transport) {
+  return transport == "memory" || transport == "shm";
+}
+
 // What each rank does with the parts of its communicator; it ends with a barrier and close(),
 // because others may still be connecting when the first is ready. Rank 0's text is the result.
 using TuneBody = std::function<Result<std::string>(runtime::CommunicatorParts parts)>;

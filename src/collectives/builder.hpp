@@ -128,7 +128,13 @@ struct Algorithm {
   // does not see, or those that take no turns as quick.
   std::size_t in_turn_bytes = 0;
 
+  // Groups combine in memory that all ranks see (Plan::combining_group), if this is more than 0: up
+  // to so many bytes, where the ranks have such memory and some of them share a core. What is told
+  // are the same sums by messages.
+  std::size_t combined_bytes = 0;
+
   bool in_turn() const { return in_turn_bytes > 0; }
+  bool combines() const { return combined_bytes > 0; }
   bool all_meet() const { return meeting != Meeting::some; }
   bool all_copy() const { return meeting == Meeting::all_copies; }
 };

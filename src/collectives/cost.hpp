@@ -104,6 +104,13 @@ struct CostConstants {
   // the caches still. Source: leaders_direct_in_turn among 4 ranks on two cores of an EPYC, of what
   // is measured by what is predicted for it and for leaders_direct, 16 to 128 KiB, 0.68 to 0.95.
   double in_turn = 0.75;
+  // Of a call without data whose groups combine (Plan::combining_group), of what leaders_one_shot
+  // is predicted to take: no messages are found or sent, and who comes last leads. What its data
+  // add is as of those who lead in turn. Chosen so that predictions for combining and for what was
+  // chosen without it are to each other as measured times: 8 B among 4 and 8 ranks on two cores of
+  // an EPYC 0.9 of leaders_in_turn and 0.7 to 0.83 of one_shot, 64 KiB among 4 0.85 to 1.22 of
+  // leaders_direct_in_turn.
+  double combining = 0.4;
 
   friend bool operator==(const CostConstants&, const CostConstants&) = default;
 };

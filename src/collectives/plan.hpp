@@ -41,6 +41,9 @@ struct Plan {
   // elsewhere. Both have the same shape, and who knows of `program` only may make all calls by it.
   std::shared_ptr<const LoweredProgram> odd = nullptr;
   bool all_meet = false;  // every rank has messages for every other
+  // Where ranks combine in memory that all of them see, if there is such memory: groups of so many,
+  // one after the other; 0: they send messages. `program` makes the same sums.
+  int combining_group = 0;
   // Instead of this one where buffers turn out to be out of the peers' reach, and another algorithm
   // is quicker then; null elsewhere. It is staged, and exchanges no addresses; its `others` may.
   std::shared_ptr<const Plan> plain = nullptr;

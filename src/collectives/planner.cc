@@ -203,11 +203,23 @@ std::string Planner::State::needless(const Algorithm& algorithm, const PlanQuery
   if (options.algorithm == algorithm.name) return {};
   if (algorithm.for_order_only && form_of(query) == ReductionForm::any)
     return "is for reduce_order=rank_tree";
+  if (algorithm.combines() && !machine.takes_turns()) return "is for ranks that share cores";
   std::size_t most = algorithm.in_turn_bytes;
   if (!plain && options.direct_possible) most = std::min(most, kQueuedInTurnBytes);
   if (algorithm.in_turn() && query.bytes() > most)
     return fmt::format("is for up to {} KiB", most >> 10);
   return {};
+}
+
+// Why an algorithm that combines in shared memory cannot serve.
+std::string Planner::State::cannot_combine(const Algorithm& algorithm, const PlanQuery& query,
+                                           bool direct) const {
+  if (!algorithm.combines()) return {};
+  if (direct) return "exchanges no addresses; use staged";
+  if (!options.memory_shared || query.varied)
+    return "needs memory that all ranks see, and blocks of equal size; use leaders_one_shot";
+  if (query.bytes() <= algorithm.combined_bytes) return {};
+  return fmt::format("serves up to {} KiB; use leaders_one_shot", algorithm.combined_bytes >> 10);
 }
 
 bool Planner::State::tries(bool direct) const {
@@ -262,6 +274,8 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
   Choice best{&entry, {}, 0, {}, 0, 0, entry.not_possible};
   const bool direct = pricing == Pricing::direct;
   best.settings.direct = direct;
+  if (best.not_possible.empty())
+    best.not_possible = cannot_combine(*entry.algorithm, query, direct);
   if (!best.not_possible.empty()) return best;
   std::optional<PriceTable>& prices = entry.prices[static_cast<std::size_t>(pricing)];
   Machine& priced_on = machine_of(pricing);
@@ -293,10 +307,14 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
         const bool at_once = !direct && choice.slices == 1 && one_round &&
                              bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes;
         const CostConstants& constants = machine.constants();
-        if (at_once && machine.takes_turns())
+        if (entry.algorithm->combines()) {
+          const double empty_ns = prices->at(priced_on, 0, priced_on.data_in(bytes)).time_ns;
+          time_ns = constants.combining * empty_ns + constants.in_turn * (time_ns - empty_ns);
+        } else if (at_once && machine.takes_turns()) {
           time_ns *= constants.one_round;
-        else if (alternates && choice.slices == 1 && machine.takes_turns())
+        } else if (alternates && choice.slices == 1 && machine.takes_turns()) {
           time_ns *= constants.in_turn;
+        }
         choice.time_ns = std::round(time_ns);
       }
       if (!found || choice.time_ns < best.time_ns) best = std::move(choice);
@@ -329,7 +347,7 @@ void Planner::State::add_choices(Entry& entry, bool forced, const PlanQuery& que
     const int times = machine.takes_turns() ? 4 : has_plain_plans(query) ? 1 : 2;
     const std::size_t least = options.direct_bytes_min * static_cast<std::size_t>(times);
     if (direct && options.lowering == Lowering::automatic &&
-        (query.bytes() < least || entry.algorithm->in_turn()))
+        (query.bytes() < least || entry.algorithm->in_turn() || entry.algorithm->combines()))
       continue;
     found.push_back(settle(entry, pricing, query, channels, slice_choices(*entry.algorithm)));
     Choice& choice = found.back();
@@ -359,6 +377,7 @@ Result<Choices> Planner::State::choices(const PlanQuery& query) {
     return possible(x) && x.time_ns < y.time_ns;
   });
   if (!found.empty() && size_bytes(query, ranks()) <= kSmallBytes) prefer_simple(found);
+  if (finds_out_combining(query, choices)) combine_later(found);
   prefer_measured(query, choices);
   return choices;
 }
@@ -448,6 +467,7 @@ std::shared_ptr<Plan> Planner::State::make_plan(const Choice& choice, bool order
   plan->settings = choice.settings;
   plan->program = program;
   plan->all_meet = entry.algorithm->all_meet();
+  if (entry.algorithm->combines()) plan->combining_group = entry.groups.outermost();
   if (entry.odd && !choice.settings.direct) {
     auto& odd = entry.odd_programs[{rank, ordered}];
     if (odd == nullptr) odd = program_of(*entry.odd, ordered, rank);

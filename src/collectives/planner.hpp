@@ -51,6 +51,7 @@ struct PlannerOptions {
   CostConstants constants;                      // of the model
   std::vector<int> cores;                       // as Machine's
   bool one_machine = false;                     // as Machine's
+  bool memory_shared = false;                   // all ranks see memory in which they can combine
   std::shared_ptr<const TuningPlace> measured;  // where these ranks are; null: not measured
 
   friend bool operator==(const PlannerOptions&, const PlannerOptions&) = default;

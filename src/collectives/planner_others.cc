@@ -18,6 +18,12 @@ constexpr std::size_t kTriedBytes = 256 * 1024;
 constexpr std::size_t kOthersMax = 3;
 constexpr double kOthersTime = 2;
 
+// Up to so many bytes nothing else is tried where groups combine. Source: two cores of an EPYC, by
+// combining and by what was the quickest without, us: 4 ranks, 32 KiB, near cores 4.5 and 4.2, far
+// ones 7.4 and 8.7, 64 KiB 7.3 and 6.0, 12.1 and 13.6; 8 ranks, 32 KiB, near 8.5 and 11.5, 64 KiB
+// of allocated memory 15.4 and 14.1, of plain memory 16.2 and 19.4.
+constexpr std::size_t kCombinedAnywayBytes = 32 * 1024;
+
 // So many bytes at most of plain memory, where more than two ranks share a core. Source: 8 ranks on
 // two near cores of an EPYC, 1 MiB, us: what was chosen 439, what was found 250; of memory that
 // peers can address trying costs more than is found (136 and 169).
@@ -65,6 +71,20 @@ bool Planner::State::tries_others(const PlanQuery& query, const Choices& choices
   const std::size_t most = many ? kTriedPlainBytesOfMany : kTriedBytes;
   return machine.takes_turns() && query.bytes() <= most && options.algorithm.empty() &&
          !choices.by_measurement;
+}
+
+// Whether what combines is only tried, beside what is the quickest else.
+bool Planner::State::finds_out_combining(const PlanQuery& query, const Choices& choices) const {
+  return options.memory_shared && query.bytes() > kCombinedAnywayBytes &&
+         tries_others(query, choices, false);
+}
+
+// What does not combine comes first of what is sorted by time.
+void Planner::State::combine_later(std::vector<Choice>& sorted) {
+  const auto first = std::find_if(sorted.begin(), sorted.end(), [](const Choice& choice) {
+    return choice.not_possible.empty() && !choice.entry->algorithm->combines();
+  });
+  if (first != sorted.end()) std::rotate(sorted.begin(), first, first + 1);
 }
 
 // The best by other algorithms, of what is sorted by time; the first is the choice. If `also` can
@@ -148,7 +168,8 @@ bool Planner::State::has_plain_plans(const PlanQuery& query) const {
 // What is cheapest where no buffer can be addressed, and no addresses need be exchanged, and the
 // further ones that are to be tried.
 std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const Choices& choices) {
-  if (!has_plain_plans(query) || !choices.list.front().settings.direct) return {};
+  const bool finds_out = finds_out_combining(query, choices);
+  if (!has_plain_plans(query) || !(choices.list.front().settings.direct || finds_out)) return {};
   if (!machine.takes_turns()) return plain_of_own_cores(query, choices);
   const bool in_order = form_of(query) != ReductionForm::any;
   const std::size_t each = query.bytes() / static_cast<std::size_t>(ranks());
@@ -168,6 +189,7 @@ std::vector<Choice> Planner::State::plain_choices(const PlanQuery& query, const 
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Choice& x, const Choice& y) { return x.time_ns < y.time_ns; });
+  if (finds_out) combine_later(found);
   return found;
 }
 

@@ -92,6 +92,7 @@ struct Planner::State {
                                             const PlanQuery& query);
   Status price(Entry& entry);
   std::string needless(const Algorithm& algorithm, const PlanQuery& query, bool plain) const;
+  std::string cannot_combine(const Algorithm& algorithm, const PlanQuery& query, bool direct) const;
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices(const Algorithm& algorithm) const;
@@ -109,6 +110,8 @@ struct Planner::State {
                                                           Rank rank);
   std::shared_ptr<Plan> make_plan(const Choice& choice, bool ordered, Rank rank) const;
   bool tries_others(const PlanQuery& query, const Choices& choices, bool plain) const;
+  bool finds_out_combining(const PlanQuery& query, const Choices& choices) const;
+  static void combine_later(std::vector<Choice>& sorted);
   static std::vector<Choice> others(const std::vector<Choice>& sorted,
                                     const Algorithm* also = nullptr);
   std::vector<Choice> plain_others(const PlanQuery& query, const std::vector<Choice>& plain,

@@ -442,7 +442,8 @@ bool CommunicatorState::drive_locked() {
   if (current_ == nullptr) return take_abort() || drive_membership();
   const Result<bool> polled = transport_->poll();
   bool moved = polled.ok() && *polled;
-  if (moved || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
+  const bool looks = moved || executor_->is_combining();
+  if (looks || ++idle_polls_ >= parts_.patience.idle_polls || !polled.ok()) {
     if (executor_->advance()) {
       raise(moves_);
       moved = true;

@@ -102,6 +102,7 @@ Status CommunicatorState::wait(WorkState& work) {
 void CommunicatorState::sleep() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
+  executor_->prepare_to_sleep();
   transport_->sleep(Waiter::kSleepUs);
   // That was long compared with a poll: look at everything next.
   idle_polls_ = parts_.patience.idle_polls;

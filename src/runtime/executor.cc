@@ -38,6 +38,7 @@ Executor::Executor(Transport& transport, const ExecutorOptions& options)
       peers_read_at_once_(transport.traits().direct && transport.traits().immediate),
       transport_attaches_(transport.traits().attaches),
       plan_choice_(transport.shared_words(), transport.rank() == 0),
+      combining_(transport.shared_memory(), transport.rank(), transport.size()),
       streams_(index(transport.size()) * index(transport.channel_count())) {}
 
 Executor::~Executor() {
@@ -81,6 +82,10 @@ Status Executor::start(const Call& call, const collectives::Plan& usual) {
   own_ = {const_cast<std::byte*>(call.input), call.output, scratch_};  // indexed by Buffer
   records_[call.signature.sequence % kRecordsKept] = call_.record;
   choose_stores();
+  if (is_combining()) {
+    begin_combining();
+    return status_;
+  }
   if (is_timed()) all_there_ = flight::ticks();  // unless somebody comes later
   if (call_.signature.direct) transport_.begin_direct_call();
   if (begin_call()) return Status();
@@ -130,6 +135,7 @@ Status Executor::set_up(const collectives::Plan& plan, const SharedProgram& shar
   TUTTI_TRY(prepare_scratch());
   if (attaches() && is_reduction(signature.collective)) TUTTI_TRY(prepare_pieces());
   TUTTI_TRY(connect());
+  set_up_combining(may_combine(call_, plan) ? plan.combining_group : 0);
   find_long_beginnings();
   round_->clear();
   direct_round_.clear();
@@ -267,53 +273,6 @@ bool Executor::hear_of_failures() {
     return true;
   }
   return false;
-}
-
-// A rank that made another call than its peers may have sent to one that expects nothing of it, and
-// neither end would ever notice: the record stays at the head of a queue that nobody reads.
-void Executor::find_strays() {
-  const std::size_t channels = index(transport_.channel_count());
-  for (Rank caller = transport_.caller(0); caller >= 0; caller = transport_.caller(0, caller)) {
-    const Result<Endpoint*> endpoint = transport_.endpoint(caller, 0);
-    if (endpoint.ok()) streams_[index(caller) * channels].endpoint = *endpoint;
-  }
-  for (std::size_t s = 0; s < streams_.size() && status_.ok(); s += channels) {
-    Frame frame;
-    if (streams_[s].endpoint == nullptr || !streams_[s].endpoint->peek(frame)) continue;
-    const Rank from = static_cast<Rank>(s / channels);
-    if (is_stray(from, frame))
-      fail(Status(StatusCode::mismatch,
-                  fmt::format("ranks made different calls: rank {} called {}, and {} takes no part "
-                              "in it; rank {} called {}",
-                              from, to_string(decode_arrival(frame.payload)->signature),
-                              transport_.rank(), transport_.rank(), to_string(call_.signature))));
-  }
-}
-
-void Executor::answer_inquiry(Rank from, std::span<const std::byte> record) {
-  const auto theirs = decode_signature(record);
-  if (!status_.ok() || !theirs || theirs->sequence == 0) return;
-  const auto& mine = records_[theirs->sequence % kRecordsKept];
-  const auto known = decode_signature(mine);
-  if (!known || known->sequence != theirs->sequence) return;
-  if (std::equal(mine.begin(), mine.end(), record.begin())) return;
-  fail(Status(StatusCode::mismatch, disagreement(transport_.rank(), *known, from, *theirs)));
-}
-
-bool Executor::is_stray(Rank from, const Frame& frame) const {
-  const auto tag = static_cast<FrameTag>(frame.tag);
-  if (tag != FrameTag::arrival && tag != FrameTag::arrival_with_data) return false;
-  const auto arrival = decode_arrival(frame.payload);
-  if (!arrival) return false;
-  // Calls between two ranks are not numbered; those that check others are numbered apart.
-  const std::uint32_t theirs = arrival->signature.sequence;
-  const std::uint32_t mine = call_.signature.sequence;
-  if (theirs == 0 || mine == 0 || ((theirs ^ mine) >> 31) != 0) return false;
-  if (theirs < mine) return true;
-  if (theirs > mine) return false;
-  for (const CallPeer& peer : program_->peers())
-    if (peer.rank == from && (call_.signature.direct || !peer.receives.empty())) return false;
-  return true;
 }
 
 // ---- Arrivals ----
@@ -490,6 +449,7 @@ bool Executor::locate(std::size_t peer, Buffer buffer, const MemoryReference& re
 // peers by their data, too.
 bool Executor::advance(bool everywhere) {
   if (done()) return false;
+  if (is_combining()) return advance_combining(0) || (!done() && hear_of_failures());
   bool moved = call_.signature.direct && meet_peers(everywhere);
   if (cut_undecided_ && !decide_cut()) return moved || (!done() && hear_of_failures());
   moved |= advance_steps();

@@ -31,6 +31,7 @@
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
 #include "runtime/call_program.hpp"
+#include "runtime/combining.hpp"
 #include "runtime/direct_round.hpp"
 #include "runtime/executor_options.hpp"
 #include "runtime/frame_tag.hpp"
@@ -114,7 +115,12 @@ class Executor {
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool linger(int looks);
   // Whether calls are short enough for that.
-  bool may_linger() const { return !short_->empty() && !cut_undecided_; }
+  bool may_linger() const { return is_combining() || (!short_->empty() && !cut_undecided_); }
+
+  // Whether nothing but a look shows what the call waits for: no poll of the transport tells.
+  bool is_combining() const { return combining_.group_size() > 0; }
+  // Before the transport sleeps: what the call waits for is to end that.
+  void prepare_to_sleep();
 
   // Ranks that run on this one's very core, by number: to look for what they do is in vain.
   void share_core_with(std::vector<bool> ranks) { neighbours_ = std::move(ranks); }
@@ -420,6 +426,18 @@ class Executor {
   void take_messages();
   void resume();
 
+  // Of those that combine in shared memory (executor_combining.cc).
+  bool may_combine(const Call& call, const collectives::Plan& plan) const;
+  void set_up_combining(int group_size);
+  void begin_combining();
+  void lead();
+  void store_sum();
+  bool is_of_this_call(Combining::Record record, Rank rank);
+  bool find_sums(int looks);
+  void end_combining();
+  bool advance_combining(int looks);
+  void find_awaited_parts(Awaited& found) const;
+
   // Of direct ones (executor_direct_round.cc).
   void lay_out_direct_round();
   bool post_direct_again(const Call& call, const collectives::Plan& usual,
@@ -475,6 +493,7 @@ class Executor {
   PlanChoice plan_choice_;
   bool has_plans_ = false;   // the call has more than one, and
   PlanChoice::Choice plan_;  // is made by this one
+  Combining combining_;
   PullChoice pull_choice_;
   Status status_;
   bool finished_ = true;

@@ -24,6 +24,10 @@ void Executor::Awaited::add(Rank awaited, std::string text) {
 Executor::Awaited Executor::awaited() {
   Awaited found;
   if (done()) return found;
+  if (is_combining()) {
+    find_awaited_parts(found);
+    return found;
+  }
   if (!short_->empty()) show_phases();
   // The first slice that is not complete waits for nothing but peers; later ones may wait for it.
   for (int channel = 0; channel < static_cast<int>(channels_.size()); ++channel) {

@@ -25,12 +25,17 @@ bool Executor::post_again(const Call& call, const collectives::Plan& usual) {
   const SharedProgram& program = turn_of(call, plan);
   const bool again =
       done() && status_.ok() && (repeats(call, plan, program) || repeats_twin(call, plan, program));
-  if (!again || round_->empty()) return false;
+  if (!again || (round_->empty() && !is_combining())) return false;
   // What was foretold must be chosen before anything is sent, and once.
-  if (usual.plain != nullptr && round_->relays()) return false;
+  if (usual.plain != nullptr && round_->relays() && !is_combining()) return false;
   enter_again(call);
   choose_foretold_plan(usual);
   if (&plan != &usual) tell_of(plan, usual);
+  if (is_combining()) {
+    records_[call_.signature.sequence % kRecordsKept] = call_.record;
+    begin_combining();
+    return true;
+  }
   posted_ = 0;
   if (round_->relays() && !relay()) return false;
   records_[call_.signature.sequence % kRecordsKept] = call_.record;
@@ -97,6 +102,7 @@ bool Executor::has_room_for(const std::vector<OneRound::Send>& sends) {
 // False: one peer is late, or something else came. Who needs this core in order to come is looked
 // for first, and not waited for.
 bool Executor::find_again(int looks) {
+  if (is_combining()) return done() || find_sums(looks);
   if (call_.signature.direct) return find_direct_again(looks);
   return posted_ == round_->sends().size() && find_messages(round_->receives(), looks);
 }
@@ -121,6 +127,10 @@ bool Executor::find_messages(const std::vector<OneRound::Receive>& receives, int
 }
 
 bool Executor::end_again(bool found) {
+  if (is_combining()) {
+    if (found && !done()) end_combining();
+    return finished_;
+  }
   const bool direct = call_.signature.direct;
   if (found && !any_has_failed())
     direct ? finish() : take_messages();

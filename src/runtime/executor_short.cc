@@ -46,6 +46,7 @@ bool Executor::advance_short() {
 
 bool Executor::linger(int looks) {
   if (!may_linger()) return false;
+  if (is_combining()) return !done() && advance_combining(looks);
   for (int look = 0; look < looks && !done(); ++look) {
     const bool met = call_.signature.direct && arrivals_due_ > 0 && meet_peers(false);
     if (advance_short() || met) {
@@ -61,6 +62,7 @@ bool Executor::linger(int looks) {
 // A step stops at the first thing that it lacks, which may be another rank's. So neighbours that
 // have not even come are looked for here.
 bool Executor::misses_neighbour() {
+  if (is_combining()) return combining_.misses_sum() && combining_.next_is_near();
   if (misses_neighbour_ || neighbours_.empty()) return misses_neighbour_;
   Frame frame;
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {

@@ -334,6 +334,7 @@ Result<CommunicatorParts> make_parts(const Members& members, const base::Config&
   const TransportTraits traits = parts.transport->traits();
   planning.direct_possible = traits.direct;
   planning.direct_bytes_min = traits.any_memory ? 0 : collectives::kDirectBytesMin;
+  planning.memory_shared = !parts.transport->shared_memory().empty();
   const auto measured = find_measured(members, *cards, traits);
   TUTTI_TRY(measured);
   planning.measured = measured->place;

@@ -165,6 +165,9 @@ Result<ScheduleShape> levels(int ranks, Rank root, const GroupSizes& groups) {
 constexpr std::size_t kInTurnBytes = 12 << 10;
 constexpr std::size_t kDirectInTurnBytes = 256 << 10;
 
+// Up to where groups combine, which is what their memory holds (runtime/combining.hpp).
+constexpr std::size_t kCombinedBytes = 128 << 10;
+
 constexpr Algorithm kTable[] = {
     {"direct", Collective::all_reduce, per_rank<Collective::all_reduce>, tell_direct_all_reduce,
      "one pass over all peers: reduce my chunk of all inputs, store it into all outputs", false,
@@ -187,6 +190,9 @@ constexpr Algorithm kTable[] = {
     {"leaders_in_turn", Collective::all_reduce, leaders_in_turn, tell_leaders_in_turn_all_reduce,
      "as leaders_one_shot, of groups of two that share a core: who comes second leads", true,
      Meeting::some, false, kInTurnBytes},
+    {"combining", Collective::all_reduce, leaders_one_shot, tell_leaders_one_shot_all_reduce,
+     "as leaders_one_shot, in memory that all ranks see: who comes last in a group leads", true,
+     Meeting::some, false, 0, kCombinedBytes},
     {"leaders_direct", Collective::all_reduce, leaders_direct, tell_leaders_direct_all_reduce,
      "one rank of each group reduces for it, those then go direct, and tell their groups", true},
     {"leaders_direct_in_turn", Collective::all_reduce, leaders_direct_in_turn,

@@ -39,6 +39,14 @@ inline void ring(Doorbell& doorbell) {
   if (doorbell.sleeping.load(std::memory_order_relaxed) != 0) wake(doorbell);
 }
 
+// A word in memory that ranks share, and the number that a sleeper waits for.
+struct AwaitedWord {
+  const std::atomic<std::uint64_t>* word = nullptr;
+  std::uint64_t number = 0;
+
+  bool came() const { return word != nullptr && word->load(std::memory_order_acquire) == number; }
+};
+
 // The sleeping side of one doorbell.
 //
 // Threading  one thread.

@@ -103,7 +103,7 @@ class MemoryTransport final : public Transport {
   }
 
   void sleep(std::int64_t timeout_us) override {
-    sleeper_.sleep(timeout_us, [this] { return look(); });
+    sleeper_.sleep(timeout_us, [this] { return look() || awaited_.came(); });
   }
 
   bool send_to_all(std::span<Endpoint* const> endpoints, std::uint32_t tag,
@@ -124,6 +124,13 @@ class MemoryTransport final : public Transport {
   }
 
   std::span<std::atomic<std::uint64_t>> shared_words() override { return world_->shared_words(); }
+  std::span<std::byte> shared_memory() override { return world_->shared_memory(); }
+  void wake_sharers() override {
+    for (Rank rank = 0; rank < size(); ++rank) fifo::ring(world_->doorbell(rank));
+  }
+  void await_shared(const std::atomic<std::uint64_t>* word, std::uint64_t number) override {
+    awaited_ = {word, number};
+  }
 
   // Plain memory serves.
   void* allocate_shareable(std::size_t) override { return nullptr; }
@@ -159,6 +166,7 @@ class MemoryTransport final : public Transport {
   std::shared_ptr<World> world_;
   Rank rank_;
   fifo::Sleeper sleeper_;
+  fifo::AwaitedWord awaited_;
   Status status_;                                           // the first failure of any endpoint
   std::vector<std::unique_ptr<MemoryEndpoint>> endpoints_;  // by peer, then channel
   std::vector<MemoryEndpoint*> live_;                       // those that exist

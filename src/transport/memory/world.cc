@@ -60,6 +60,19 @@ std::byte* World::make_outbox(Rank rank) {
   return memory;
 }
 
+// Of the C library, which gives untouched pages; moved on to where a page begins.
+std::span<std::byte> World::shared_memory() {
+  constexpr std::size_t kPageBytes = 4096;
+  const std::size_t bytes = as_size(size()) * kSharedBytesEach;
+  std::call_once(shared_memory_made_, [&] {
+    shared_memory_.reset(static_cast<std::byte*>(std::calloc(bytes + kPageBytes, 1)));
+  });
+  if (shared_memory_ == nullptr) return {};
+  void* begin = shared_memory_.get();
+  std::size_t room = bytes + kPageBytes;
+  return {static_cast<std::byte*>(std::align(kPageBytes, bytes, begin, room)), bytes};
+}
+
 std::byte* World::find_queue(Rank from, Rank to, int channel) const {
   return queues_[index(from, to, channel)].load(std::memory_order_acquire);
 }

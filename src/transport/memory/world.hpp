@@ -7,7 +7,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -33,6 +35,9 @@ class World final : public MemoryWorld {
   // As Transport::shared_words().
   std::span<std::atomic<std::uint64_t>> shared_words() { return shared_words_; }
 
+  // As Transport::shared_memory(). Made when it is first asked for, by any thread.
+  std::span<std::byte> shared_memory();
+
   // Memory for a rank's outbox. Called once per rank, by its own thread.
   std::byte* make_outbox(Rank rank);
 
@@ -48,6 +53,8 @@ class World final : public MemoryWorld {
   std::vector<std::atomic<std::byte*>> queues_;
   std::vector<std::byte*> outboxes_;  // by rank
   std::array<std::atomic<std::uint64_t>, kSharedWordCount> shared_words_{};
+  std::once_flag shared_memory_made_;
+  std::unique_ptr<std::byte, decltype(&std::free)> shared_memory_{nullptr, &std::free};
 };
 
 }  // namespace tutti::transport::memory

@@ -58,7 +58,7 @@ Result<Mapping> ask_for_board(const TransportOptions& options, const Address& ze
       said.to != options.rank || said.nonce != ask.nonce ||
       !proven(said, zero.token, options.job_secret) || !answer.file.open())
     return Status(StatusCode::corrupt_data, "rank 0 answered with a message that makes no sense");
-  return map_received(answer.file.number(), Board::bytes(options.size), Pages::at_once);
+  return map_received(answer.file.number(), Board::bytes(options.size), Pages::when_touched);
 }
 
 Result<std::vector<Address>> exchange_addresses(const TransportOptions& options,

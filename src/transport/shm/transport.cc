@@ -177,6 +177,13 @@ class ShmTransport final : public Transport {
   std::span<std::atomic<std::uint64_t>> shared_words() override {
     return self_.board.shared_words(size());
   }
+  std::span<std::byte> shared_memory() override { return self_.board.shared_memory(size()); }
+  void wake_sharers() override {
+    for (Rank rank = 0; rank < size(); ++rank) fifo::ring(self_.board.doorbell(rank));
+  }
+  void await_shared(const std::atomic<std::uint64_t>* word, std::uint64_t number) override {
+    awaited_ = {word, number};
+  }
   Result<bool> poll() override;
   void sleep(std::int64_t timeout_us) override;
 
@@ -191,7 +198,7 @@ class ShmTransport final : public Transport {
 
   bool flushed() const override { return unsent_.empty(); }
   std::size_t memory_bytes() const override {
-    return live_.size() * self_.layout.bytes() + Board::bytes(size()) +
+    return live_.size() * self_.layout.bytes() + Board::head_bytes(size()) +
            (outbox_ ? outbox_->bytes() : 0);
   }
 
@@ -231,6 +238,7 @@ class ShmTransport final : public Transport {
   Attach attach_;
   fifo::Doorbell& doorbell_;
   fifo::Sleeper sleeper_;
+  fifo::AwaitedWord awaited_;
   Descriptor listener_;
   Doorman doorman_;
   std::vector<Descriptor> strangers_;  // accepted, first message still to come
@@ -385,7 +393,8 @@ Result<bool> ShmTransport::poll() {
 }
 
 void ShmTransport::sleep(std::int64_t timeout_us) {
-  sleeper_.sleep(timeout_us, [this] { return look() || mail_came() || !unsent_.empty(); });
+  sleeper_.sleep(timeout_us,
+                 [this] { return look() || mail_came() || !unsent_.empty() || awaited_.came(); });
   polls_ = kPollsPerClockReading;  // however long that was: see whether a check is due
 }
 
@@ -550,8 +559,8 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
     Result<shm::Descriptor> made = shm::make_memory_file(shm::Board::bytes(options.size));
     TUTTI_TRY(made);
     board_file = std::move(made).value();
-    board =
-        shm::map_file(board_file.number(), shm::Board::bytes(options.size), shm::Pages::at_once);
+    board = shm::map_file(board_file.number(), shm::Board::bytes(options.size),
+                          shm::Pages::when_touched);
   } else {
     board = shm::ask_for_board(options, addresses->front(), mine, deadline);
   }

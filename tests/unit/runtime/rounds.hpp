@@ -83,6 +83,7 @@ class Rounds {
                         share(std::move(programs[idx(r)])),
                         42});
       plans_.back().all_meet = (*algorithm)->all_meet();
+      if ((*algorithm)->combines()) plans_.back().combining_group = calls.group;
       if ((*algorithm)->in_turn()) {
         const auto odd = *collectives::build(**algorithm, ranks, 1, calls.group);
         plans_.back().odd = share(collectives::lower(odd, r));

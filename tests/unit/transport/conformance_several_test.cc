@@ -2,9 +2,13 @@
 // alike, whether it can write them once or says that it cannot.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <random>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "unit/transport/conformance.hpp"
@@ -282,6 +286,62 @@ TEST_P(TransportConformance, SharedWordsAreTheSameForAll) {
       EXPECT_EQ(words[word].exchange(word + static_cast<std::size_t>(rank) + 1),
                 rank == 0 ? 0 : word + static_cast<std::size_t>(rank));
   }
+}
+
+// Zeros at first, or none at all.
+TEST_P(TransportConformance, SharedMemoryIsTheSameForAll) {
+  make(3);
+  const auto first = transport(0).shared_memory();
+  EXPECT_FALSE(writes_once(GetParam().name) && first.empty());
+  const std::size_t bytes = first.empty() ? 0 : 3 * kSharedBytesEach;
+  for (const Rank rank : {0, 1, 2}) {
+    const auto memory = transport(rank).shared_memory();
+    ASSERT_EQ(memory.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % 4096, 0U);
+    for (std::size_t at = 0; at < bytes; at += 1000) {
+      EXPECT_EQ(static_cast<int>(memory[at]), rank);
+      memory[at] = static_cast<std::byte>(rank + 1);
+    }
+  }
+}
+
+// Whether it is there before, or a peer says so; and another number does not count. Of some sleeps
+// the shortest says whether they end early: any of them may take longer.
+TEST_P(TransportConformance, AWordInSharedMemoryEndsASleep) {
+  make(2);
+  if (transport(0).shared_memory().empty()) GTEST_SKIP() << "there is none";
+  constexpr std::chrono::microseconds kLong{2000};
+  const auto ends_early = [&](int tries) {
+    bool early = false;
+    for (int i = 0; i < tries && !early; ++i) {
+      const auto begun = std::chrono::steady_clock::now();
+      transport(0).sleep(kLong.count());
+      early = std::chrono::steady_clock::now() - begun < kLong / 2;
+    }
+    return early;
+  };
+  auto* const here =
+      reinterpret_cast<std::atomic<std::uint64_t>*>(transport(0).shared_memory().data());
+  auto* const there =
+      reinterpret_cast<std::atomic<std::uint64_t>*>(transport(1).shared_memory().data());
+  there->store(7);
+  transport(0).await_shared(here, 7);
+  EXPECT_TRUE(ends_early(50)) << "it is there";
+  transport(0).await_shared(here, 8);
+  EXPECT_FALSE(ends_early(1)) << "it is another number";
+  transport(0).await_shared(nullptr, 0);
+  EXPECT_FALSE(ends_early(1)) << "none is awaited";
+
+  std::atomic<bool> done = false;
+  std::thread waker([&] {
+    while (!done) {
+      transport(1).wake_sharers();
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_TRUE(ends_early(50)) << "it is woken";
+  done = true;
+  waker.join();
 }
 
 }  // namespace

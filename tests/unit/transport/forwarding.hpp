@@ -77,6 +77,11 @@ class ForwardingTransport : public Transport {
   bool delivered() const override { return inner_->delivered(); }
   std::size_t memory_bytes() const override { return inner_->memory_bytes(); }
   std::span<std::atomic<std::uint64_t>> shared_words() override { return inner_->shared_words(); }
+  std::span<std::byte> shared_memory() override { return inner_->shared_memory(); }
+  void wake_sharers() override { inner_->wake_sharers(); }
+  void await_shared(const std::atomic<std::uint64_t>* word, std::uint64_t number) override {
+    inner_->await_shared(word, number);
+  }
 
  protected:
   Transport& inner() { return *inner_; }
