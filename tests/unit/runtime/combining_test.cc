@@ -259,6 +259,37 @@ TEST(CombiningCalls, SayWhomTheyWaitFor) {
   EXPECT_EQ(executor.awaited().all, (std::vector<Rank>{2}));
 }
 
+// A sleep ends by the sum that is awaited, and who shows one wakes sleepers.
+TEST(CombiningCalls, WakeWhoSleeps) {
+  Rounds rounds(combining(2), 4, 5, false, [] { return true; });
+  rounds.all_the_general_way();
+  const auto start = [&](Rank rank) {
+    const std::size_t before = rounds.wakes(rank);
+    EXPECT_TRUE(rounds.executor(rank).start(rounds.next(rank), rounds.plan(rank)).ok());
+    return rounds.wakes(rank) - before;
+  };
+  const auto awaited = [&](Rank rank) {
+    rounds.executor(rank).advance();
+    rounds.executor(rank).prepare_to_sleep();
+    return rounds.awaited_word(rank);
+  };
+  rounds.count_a_call();
+  EXPECT_EQ(start(0), 0U) << "it shows nothing";
+  const auto* const own = awaited(0);
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(start(1), 1U);
+  const std::uint64_t number = *own;
+  EXPECT_GT(number, 0U);
+  const auto* const others = awaited(0);
+  ASSERT_NE(others, nullptr);
+  EXPECT_NE(others, own);
+  EXPECT_EQ(awaited(1), others);
+  EXPECT_EQ(start(3), 0U);
+  EXPECT_EQ(start(2), 1U);
+  EXPECT_EQ(*others, number);
+  EXPECT_EQ(awaited(0), nullptr) << "it has ended";
+}
+
 // Whoever finds it: a leader among the parts of its group, or anybody among the sums.
 TEST(CombiningCalls, AnotherCallIsAMismatch) {
   for (const Rank odd : {0, 1, 2, 3}) {

@@ -71,6 +71,18 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
     inner().commit_for_all(inner_ones(endpoints), tag, bytes);
   }
   // Frames that were written once for several peers.
+  void wake_sharers() override {
+    ++wakes_;
+    inner().wake_sharers();
+  }
+  void await_shared(const std::atomic<std::uint64_t>* word, std::uint64_t number) override {
+    awaited_ = word;
+    inner().await_shared(word, number);
+  }
+
+  // How often sleepers were woken, and what this one's sleep is to end by; null: nothing shared.
+  std::size_t wakes() const { return wakes_; }
+  const std::atomic<std::uint64_t>* awaited() const { return awaited_; }
   std::size_t for_all() const { return for_all_; }
   // Those of them that took the place of a peer's.
   std::size_t in_place() const { return in_place_; }
@@ -135,6 +147,8 @@ class PrivateTransport : public transport::testing::ForwardingTransport {
   Refuses refuses_;
   Attached* attached_;
   Imports imports_;
+  std::size_t wakes_ = 0;
+  const std::atomic<std::uint64_t>* awaited_ = nullptr;
   std::size_t for_all_ = 0;
   std::size_t in_place_ = 0;
   std::vector<Endpoint*> inner_ones_;

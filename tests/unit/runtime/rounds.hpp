@@ -105,6 +105,11 @@ class Rounds {
   std::size_t written_once(Rank rank) const { return private_[idx(rank)]->for_all(); }
   // Those of them that took the place of a peer's.
   std::size_t written_in_place(Rank rank) const { return private_[idx(rank)]->in_place(); }
+  // How often it woke sleepers, and what its own sleep is to end by.
+  std::size_t wakes(Rank rank) const { return private_[idx(rank)]->wakes(); }
+  const std::atomic<std::uint64_t>* awaited_word(Rank rank) const {
+    return private_[idx(rank)]->awaited();
+  }
   PrivateTransport::Imports& imports(Rank rank) { return private_[idx(rank)]->imports(); }
   Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
   const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
