@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/communicator.hpp"
@@ -51,14 +53,24 @@ class SharedMemory {
   void* memory_;
 };
 
+// How a rank ends whose port somebody else took between free_port() and its use.
+inline constexpr int kPortTaken = 75;
+
+inline bool is_port_taken(const Status& status) {
+  return status.message().find("Address already in use") != std::string::npos;
+}
+
 // Runs `body` on every rank, which says whether all was well; before it joins the others,
 // `prepare`, which may set its environment. Requires  a test without threads.
+// `port`: where rank 0 listens; another one is asked for where somebody else does so, as other
+// tests of a machine may: before any rank came to `body`.
 inline bool on_processes(int ranks, const CommunicatorOptions& options,
                          const std::function<bool(Communicator&)>& body,
-                         const std::function<void(Rank)>& prepare = nullptr) {
+                         const std::function<void(Rank)>& prepare = nullptr,
+                         const std::function<int()>& port = free_port) {
   Rendezvous meeting;
   meeting.size = ranks;
-  meeting.port = free_port();
+  meeting.port = port();
   std::vector<pid_t> children;
   for (Rank rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
@@ -66,6 +78,7 @@ inline bool on_processes(int ranks, const CommunicatorOptions& options,
       if (prepare) prepare(rank);
       meeting.rank = rank;
       auto communicator = Communicator::from_rendezvous(meeting, options);
+      if (rank == 0 && is_port_taken(communicator.status())) _exit(kPortTaken);
       if (!communicator.ok())
         std::fprintf(stderr, "%s\n", communicator.status().to_string().c_str());
       const bool well = communicator.ok() && body(*communicator) && communicator->close().ok();
@@ -74,11 +87,14 @@ inline bool on_processes(int ranks, const CommunicatorOptions& options,
     children.push_back(child);
   }
   bool well = true;
+  bool taken = false;
   for (const pid_t child : children) {
+    if (taken) kill(child, SIGKILL);  // it waits for rank 0
     int status = 1;
     well &= waitpid(child, &status, 0) == child && status == 0;
+    taken |= WIFEXITED(status) && WEXITSTATUS(status) == kPortTaken;
   }
-  return well;
+  return taken ? on_processes(ranks, options, body, prepare, port) : well;
 }
 
 }  // namespace tutti::runtime::testing
