@@ -182,6 +182,12 @@ TEST(Combining, NeedsEnoughMemory) {
     EXPECT_LE(Combining::memory_bytes(ranks), static_cast<std::size_t>(ranks) * kSharedBytesEach);
 }
 
+// The planner's bound is the memory's: what is planned to combine does.
+TEST(Combining, HoldsWhatIsPlanned) {
+  const auto algorithm = collectives::find_algorithm(Collective::all_reduce, "combining");
+  EXPECT_EQ((*algorithm)->combined_bytes, Combining::kBytesMax);
+}
+
 // ---- Ranks of one thread ----
 
 Calls combining(int group) {
