@@ -44,7 +44,8 @@ PlanChoice::Choice PlanChoice::begin_foretold(std::uint64_t now) {
   const std::uint64_t call = ++kind.calls;
   if (leads_) {
     const bool alone = (kind.met ? latest_.plans.plain : latest_.plans.usual) == 1;
-    const Choice next{kind.met, alone ? 0 : times_of(latest_.plans, kind.met).ways.next()};
+    const Choice next{kind.met,
+                      alone ? 0 : times_of(latest_.plans, kind.met, latest_.bytes).ways.next()};
     if (next != latest_.choice)
       words_[latest_.kind].store(said_of(call + 1, next, latest_.choice),
                                  std::memory_order_release);
@@ -74,14 +75,14 @@ void PlanChoice::met_by_plain_plan(bool own) {
   kind.met = own || (kind.is_others && ++kind.trusted < kTrusted);
 }
 
-PlanChoice::Times& PlanChoice::times_of(const Plans& plans, bool plain) {
+PlanChoice::Times& PlanChoice::times_of(const Plans& plans, bool plain, std::size_t bytes) {
   const Key key(plans.hash, plain);
   if (const auto known = times_.find(key); known != times_.end()) return known->second;
   if (times_.size() >= kTimesKept) times_.clear();
   const std::size_t ways = plain ? plans.plain : plans.usual;
   return times_
       .emplace(key, Times{QuickestWay({.worth = kWorths,
-                                       .at_a_time = kCallsOfTry,
+                                       .at_a_time = calls_of_try(bytes),
                                        .ways = ways,
                                        .of_mean = kOfMean,
                                        .most = kMostOfMean})})
@@ -96,7 +97,7 @@ void PlanChoice::took(std::uint64_t ticks) {
   const auto& [kind, bytes, choice, plans] = latest_;
   const std::size_t ways = choice.plain ? plans.plain : plans.usual;
   if (ways == 1 || bytes == 0) return;
-  Times& times = times_of(plans, choice.plain);
+  Times& times = times_of(plans, choice.plain, bytes);
   const double time = static_cast<double>(ticks) / static_cast<double>(bytes);
   const bool in_a_row = times.latest == choice.number;
   // The first one of a row may be the quicker one of two, but not the least of all.

@@ -39,9 +39,17 @@ class PlanChoice {
   static constexpr std::size_t kWords = kKinds;
   // Calls by a plan for plain memory before those are asked again whose memory it was.
   static constexpr int kTrusted = 64;
-  // A plan is tried for so many calls. The first ones find other memory in the caches than they
-  // need; and ranks of a core may lead in turn, so that every second call takes longer.
-  static constexpr int kCallsOfTry = 16;
+  // A plan is tried for as many calls as have so many bytes. The first ones find other memory in
+  // the caches than they need, or none of what they need; and ranks of a core may lead in turn, so
+  // that every second call takes longer. Long calls find little in the caches anyway, and a program
+  // makes few of them.
+  static constexpr std::size_t kBytesOfTry = std::size_t{16} << 20;
+  static constexpr std::size_t kLeastCallsOfTry = 2;
+  static constexpr std::size_t kMostCallsOfTry = 64;
+  static constexpr int calls_of_try(std::size_t bytes) {
+    return static_cast<int>(std::clamp(kBytesOfTry / std::max<std::size_t>(bytes, 1),
+                                       kLeastCallsOfTry, kMostCallsOfTry));
+  }
   // Of the time by the first plan, what another one may take to be chosen: times of ranks that
   // share cores vary.
   static constexpr double kWorthShare = 0.9;
@@ -122,7 +130,7 @@ class PlanChoice {
     return choice.number << 1 | (choice.plain ? 1 : 0);
   }
   Choice heard(std::size_t kind, std::uint64_t call, const Plans& plans) const;
-  Times& times_of(const Plans& plans, bool plain);
+  Times& times_of(const Plans& plans, bool plain, std::size_t bytes);
   void took(std::uint64_t ticks);
 
   std::span<std::atomic<std::uint64_t>> words_;

@@ -156,7 +156,8 @@ TEST(PlanChoice, WithoutWordsNothingIsAgreed) {
 // What calls take by each of so many plans, by its number, for either kind of memory.
 class TimedCalls {
  public:
-  TimedCalls(std::size_t usual, std::size_t plain) : plans_{usual, plain, 11} {
+  TimedCalls(std::size_t usual, std::size_t plain, std::size_t bytes = std::size_t{1} << 20)
+      : plans_{usual, plain, 11}, bytes_(bytes) {
     for (const bool leads : {true, false}) ranks_.emplace_back(words_, leads);
   }
 
@@ -164,9 +165,9 @@ class TimedCalls {
   std::vector<int> make(int calls, bool plain, const std::vector<std::uint64_t>& took) {
     std::vector<int> made(took.size());
     for (int call = 0; call < calls; ++call) {
-      const auto choice = ranks_[0].begin(kAllReduce, kBytes, plans_, now_);
-      EXPECT_EQ(ranks_[1].foretell(kAllReduce, kBytes, plans_), choice);
-      EXPECT_EQ(ranks_[1].begin(kAllReduce, kBytes, plans_, 0), choice);
+      const auto choice = ranks_[0].begin(kAllReduce, bytes_, plans_, now_);
+      EXPECT_EQ(ranks_[1].foretell(kAllReduce, bytes_, plans_), choice);
+      EXPECT_EQ(ranks_[1].begin(kAllReduce, bytes_, plans_, 0), choice);
       for (PlanChoice& rank : ranks_)
         choice.plain ? rank.met_by_plain_plan(plain) : rank.met(plain, plain);
       EXPECT_LT(choice.number, choice.plain ? plans_.plain : plans_.usual);
@@ -181,6 +182,7 @@ class TimedCalls {
  private:
   Words words_ = Words(PlanChoice::kWords);
   PlanChoice::Plans plans_;
+  std::size_t bytes_;
   std::vector<PlanChoice> ranks_;
   std::uint64_t now_ = 1;
 };
@@ -206,6 +208,23 @@ TEST(PlanChoice, WhatIsHardlyQuickerIsNotChosen) {
   const std::vector<std::uint64_t> took = {100'000'000, 95'000'000, 94'000'000};
   calls.make(200, false, took);
   EXPECT_GT(calls.make(4000, false, took)[0], 3700);
+}
+
+// A program makes few of them, and what they find in the caches is of no account; those who lead in
+// turn do so in short ones.
+TEST(PlanChoice, LongCallsAreTriedFewTimes) {
+  const std::vector<std::uint64_t> took = {100'000'000, 200'000'000};
+  TimedCalls calls(1, 2, std::size_t{64} << 20);
+  EXPECT_GE(calls.make(50, true, took)[0], 38);
+}
+
+TEST(PlanChoice, ShortCallsAreTriedUntilTheyAreInTheCaches) {
+  for (const auto& [bytes, times] : {std::pair(1 << 10, 64), std::pair(1 << 20, 16)}) {
+    TimedCalls calls(2, 1, static_cast<std::size_t>(bytes));
+    const std::vector<int> made = calls.make(2 * times, false, {100'000'000, 200'000'000});
+    EXPECT_NEAR(made[0], times, 2) << bytes;
+    EXPECT_NEAR(made[1], times, 2) << bytes;
+  }
 }
 
 // A pause of the program's is in the time of the call before it.
@@ -305,6 +324,9 @@ TEST(PlanChoice, OneRankOfPlainMemoryIsEnough) {
   }
 }
 
+// Of what the calls below have.
+constexpr int kCallsOfTry = PlanChoice::calls_of_try(5003 * sizeof(float));
+
 // Each is tried, whatever it takes, by all ranks alike; sums are right by all of them.
 void make_calls_by_each_plan(bool plain_others_address) {
   for (const int ranks : {2, 4, 5, 8}) {
@@ -316,7 +338,7 @@ void make_calls_by_each_plan(bool plain_others_address) {
       calls.others = {"ring", "tree"};
       Rounds rounds(calls, ranks, 1009, false, [&] { return shared; });
       std::vector<int> made(3);
-      for (int call = 0; call < 5 * PlanChoice::kCallsOfTry; ++call) {
+      for (int call = 0; call < 5 * kCallsOfTry; ++call) {
         ASSERT_NO_FATAL_FAILURE(call % 2 == 0
                                     ? rounds.all_the_general_way()
                                     : static_cast<void>(rounds.together([](Rank) { return 3; })));
@@ -327,7 +349,7 @@ void make_calls_by_each_plan(bool plain_others_address) {
           EXPECT_EQ(rounds.executor(r).uses_plain_plan(), !shared && call >= 2) << r;
         }
       }
-      for (const int calls_of_plan : made) EXPECT_GE(calls_of_plan, PlanChoice::kCallsOfTry);
+      for (const int calls_of_plan : made) EXPECT_GE(calls_of_plan, kCallsOfTry);
     }
   }
 }
@@ -345,7 +367,7 @@ TEST(PlanChoice, TheUsualPlanMayBeBesideTheOneForPlainMemory) {
   calls.plain_others_address = true;
   Rounds rounds(calls, 2, 5003, false, [] { return false; });
   std::vector<int> made(2);
-  for (int call = 0; call < 3 * PlanChoice::kCallsOfTry; ++call) {
+  for (int call = 0; call < 3 * kCallsOfTry; ++call) {
     ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
     const std::size_t number = rounds.executor(0).plan_number();
     ++made[number];
@@ -354,7 +376,7 @@ TEST(PlanChoice, TheUsualPlanMayBeBesideTheOneForPlainMemory) {
       EXPECT_EQ(rounds.executor(r).uses_plain_plan(), call >= 2) << r;
     }
   }
-  for (const int calls_of_plan : made) EXPECT_GE(calls_of_plan, PlanChoice::kCallsOfTry);
+  for (const int calls_of_plan : made) EXPECT_GE(calls_of_plan, kCallsOfTry);
 }
 
 // Nothing is met in calls through queues, which may be made of memory that could be addressed; but
@@ -373,12 +395,12 @@ TEST(PlanChoice, PlansThroughQueuesMayBeQuickerThanWhatAddresses) {
         EXPECT_EQ(rounds.executor(r).plan_number(), rounds.executor(0).plan_number());
     };
     int by_queues = 0;
-    for (int i = 0; i < 4 * PlanChoice::kCallsOfTry; ++i) {
+    for (int i = 0; i < 4 * kCallsOfTry; ++i) {
       ASSERT_NO_FATAL_FAILURE(call());
       by_queues += rounds.executor(0).plan_number() == 1 ? 1 : 0;
       for (Rank r = 0; r < ranks; ++r) EXPECT_FALSE(rounds.executor(r).uses_plain_plan());
     }
-    EXPECT_GE(by_queues, PlanChoice::kCallsOfTry);
+    EXPECT_GE(by_queues, kCallsOfTry);
     while (rounds.executor(0).plan_number() != 1) ASSERT_NO_FATAL_FAILURE(call());
     shared = false;
     for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(call());
