@@ -16,7 +16,7 @@ using Kind = StoreChoice::Kind;
 constexpr double kPastToBuffers = 0.8;
 constexpr double kPastToQueues = 0.4;
 constexpr double kByString = 0.95;
-constexpr double kUnclaimed = 0.9;
+constexpr double kUnclaimed = 0.97;
 constexpr double kSumsToQueuesByString = 0.8;  // as they are read at once, and were read twice here
 
 bool is_own_copy(Kind kind) { return kind == Kind::own_copy || kind == Kind::fetched_copy; }

@@ -75,8 +75,8 @@ TEST(StoreChoice, SumsMayAskForNoLinesAhead) {
       StoreChoice choice;
       return count(StoreHint::unclaimed, choice, costs, 1000, kBytes, kind);
     };
-    EXPECT_GE(unclaimed({100, 100, 100, 85}), 960);
-    EXPECT_LE(unclaimed({100, 100, 100, 95}), 30) << "not worth it";
+    EXPECT_GE(unclaimed({100, 100, 100, 95}), 960);
+    EXPECT_LE(unclaimed({100, 100, 100, 98}), 30) << "not worth it";
   }
   StoreChoice own;
   EXPECT_EQ(past(own, {100, 1, 1, 50}, 1000, kBytes, Kind::own_sum), 0);
