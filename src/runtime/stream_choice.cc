@@ -13,8 +13,11 @@ bool StreamChoice::streams(Collective collective, std::size_t bytes) {
   if (!kinds_) {
     kinds_ = std::make_unique<Kinds>();
     // Calls try two ways of copying at the same time (pull_choice.hpp), one after the other.
-    kinds_->fill(
-        QuickestWay({.worth = {1, kWorthShare}, .first_tries = QuickestWay::FirstTries::by_turns}));
+    kinds_->fill(QuickestWay({.worth = {1, kWorthShare},
+                              .first_tries = QuickestWay::FirstTries::by_turns,
+                              .at_a_time = kTries,
+                              .of_mean = kOfMean,
+                              .most = kMostOfMean}));
   }
   const auto power = static_cast<std::size_t>(std::bit_width(bytes / kLeastBytes) - 1);
   kind_ = &(*kinds_)[kSizes * static_cast<std::size_t>(collective) + std::min(power, kSizes - 1)];

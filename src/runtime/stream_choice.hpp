@@ -36,6 +36,12 @@ class StreamChoice {
  private:
   // Of the time through the caches that streaming may take to be chosen.
   static constexpr double kWorthShare = 0.95;
+  // The first call that goes another way than the one before it finds other memory in the caches.
+  static constexpr int kTries = 3;
+  // A single long time is somebody else's doing, and so are a few: what other systems do to the
+  // last cache and the memory lasts for some calls.
+  static constexpr double kOfMean = 1.0 / 8;
+  static constexpr double kMostOfMean = 1.5;
   static constexpr std::size_t kSizes = 4;  // by powers of two
   using Kinds = std::array<QuickestWay, std::size(kAllCollectives) * kSizes>;
 

@@ -37,6 +37,22 @@ TEST(StreamChoice, ItMustBeWorthIt) {
   EXPECT_LE(streamed(choice, Collective::all_gather, 8 * kMiB, 100, 1000, 970), 15);
 }
 
+// Others disturb some calls in a row, and the first one that does not stream after some that did
+// finds nothing in the caches.
+TEST(StreamChoice, DisturbancesAreGotOver) {
+  StreamChoice choice;
+  bool streamed_before = false;
+  int count = 0;
+  for (int call = 0; call < 1000; ++call) {
+    const bool streams = choice.streams(Collective::reduce_scatter, 8 * kMiB);
+    const std::uint64_t usual = streams ? 550 : streamed_before ? 900 : 400;
+    choice.took(call % 50 < 8 ? usual + 400 : usual);
+    count += streams ? 1 : 0;
+    streamed_before = streams;
+  }
+  EXPECT_LE(count, 250);
+}
+
 // The calls that find out how to copy are not all of one way.
 TEST(StreamChoice, BothWaysAreTriedByTurns) {
   StreamChoice choice;
