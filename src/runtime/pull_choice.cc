@@ -18,11 +18,14 @@ constexpr std::size_t kTriesMax = 64;
 
 // Which core had a line last depends on which way the call before went: the first call that stores
 // after some that loaded takes longer than the later ones. So the second half of a few counts.
+// Of long blocks little is in the caches, and a program makes few such calls.
 constexpr int kPulledTries = 4;
+constexpr int kLongPulledTries = 2;
+constexpr std::size_t kLongBlockBytes = std::size_t{8} << 20;
 
 int tries_of(std::size_t power, CopyWay second) {
-  if (second != CopyWay::attached) return kPulledTries;
   const std::size_t bytes = (std::size_t{1} << power) / 2;  // or up to twice as much
+  if (second != CopyWay::attached) return bytes < kLongBlockBytes ? kPulledTries : kLongPulledTries;
   return static_cast<int>(
       std::clamp(2 * kCircleBytes / std::max<std::size_t>(bytes, 1), std::size_t{2}, kTriesMax));
 }

@@ -61,6 +61,7 @@ void QuickestWay::took(std::size_t way, double time) {
   if (tries_[way] < first_tries()) {
     mean = tries_[way]++ == 0 ? time : std::min(mean, time);
     all_tried_ = untried() == manner_.ways;
+    if (all_tried_) until_next_ = kSoonest;
     find_best();
     return;
   }

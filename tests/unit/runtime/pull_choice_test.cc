@@ -64,6 +64,14 @@ TEST(PullChoice, SizesAndCollectivesAreDifferentKinds) {
   EXPECT_EQ(way_of(leader, call_of(Collective::all_gather, kCountMax)), CopyWay::stored);
 }
 
+// A program makes few calls of so many bytes.
+TEST(PullChoice, LongBlocksAreTriedFewTimes) {
+  const Signature call = call_of(Collective::all_gather, std::uint64_t{32} << 20);
+  PullChoice leader;
+  PullChoice follower;
+  EXPECT_LE(pulled(leader, follower, call, 17, 3'000, 4'000), 5);
+}
+
 // The clock costs as much as a few dozen instructions.
 TEST(PullChoice, CallsAreTimedWhileTheWayIsSoughtAndNowAndThen) {
   const Signature call = call_of(Collective::all_gather, 10'000);

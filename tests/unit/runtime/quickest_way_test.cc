@@ -51,6 +51,19 @@ TEST(QuickestWay, AreTriedInARowOrByTurns) {
   EXPECT_EQ(tries(QuickestWay({.first_tries = QuickestWay::FirstTries::by_turns})), "010101");
 }
 
+// All were gone just now: those that are not the best can wait.
+TEST(QuickestWay, TheBestIsGoneOnceAllWereTried) {
+  for (const int at_a_time : {1, 4}) {
+    QuickestWay ways({.at_a_time = at_a_time});
+    const int tries = at_a_time == 1 ? 6 : 8;
+    for (int i = 0; i < tries + 8; ++i) {
+      const std::size_t way = ways.next();
+      EXPECT_TRUE(i < tries || way == 0) << i;
+      ways.took(way, way == 0 ? 1 : 2);
+    }
+  }
+}
+
 // The clock costs as much as a few dozen instructions.
 TEST(QuickestWay, AreTimedWhenTriedAndNowAndThen) {
   QuickestWay ways;
