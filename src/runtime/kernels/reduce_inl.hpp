@@ -113,7 +113,7 @@ class Reducer {
   std::size_t run_fold(const Fold& fold, std::size_t offset, std::size_t bytes, bool streaming) {
     if (streaming) offset = stream_pages(fold, offset, bytes);
     if constexpr (!kConverts && requires { fold.one(offset); })
-      if (!claims_ && call_.destinations.size() == 1) return run_line_by_line(fold, offset, bytes);
+      if (!claims_ && call_.destinations.size() == 1) return run_by_vectors(fold, offset, bytes);
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
     const std::size_t ahead = claims_ ? claim_ahead_bytes(bytes, destinations.size()) : bytes;
@@ -136,7 +136,7 @@ class Reducer {
   // follows, which is more when a vector is stored before the next one is loaded. Between far cores
   // of a Zen 5 that is worth 6 to 10 % of 512 KiB; where lines are claimed, nothing.
   template <class Fold>
-  HWY_INLINE std::size_t run_line_by_line(const Fold& fold, std::size_t offset, std::size_t bytes) {
+  HWY_INLINE std::size_t run_by_vectors(const Fold& fold, std::size_t offset, std::size_t bytes) {
     std::byte* const destination = call_.destinations.front();
     const int divisor = call_.divisor;
     for (; offset + kBytes <= bytes; offset += kBytes)
