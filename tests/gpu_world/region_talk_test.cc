@@ -2,8 +2,10 @@
 // they hold of each other, who may come in, and what is left when one is gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -48,6 +50,47 @@ TEST(GpuRegionTalk, APeerThatIsSaidToBeGoneHoldsNothing) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   parties[0]->regions->lose(1);
   owner.join();
+}
+
+// That it is gone shows when it is told something, just after its line was looked at.
+TEST(GpuRegionTalk, APeerThatGoesWhileItIsToldHoldsNothing) {
+  RegionLine line;
+  std::atomic<bool> asks = false;
+  std::atomic<bool> looks = false;
+  Parties parties = parties_of(2);
+  Party& rank = *parties[0];
+  // Asked between a look at all lines and the wait for the next news, as something is to be
+  // forgotten: true when the rank has given the line up.
+  const auto is_idle = [&] {
+    if (!asks) return false;
+    looks = true;
+    pollfd end{line.socket().number(), 0, 0};
+    return ::poll(&end, 1, 10'000) == 1;
+  };
+  ASSERT_TRUE(
+      rank.regions->connect(*rank.memory, 0, {{1, *make_region_door(), false}}, is_idle).ok());
+  line.take(*transport::connect_to_name(rank.regions->door().name.data()));
+  RegionNews news;
+  news.from = 1;
+  news.secret = rank.regions->door().secret;
+  line.say(news);
+  news.word = RegionWord::open;
+  news.region = kRegionCount;
+  news.generation = 1;
+  news.handle = parties[1]->device.share_memory(parties[1]->piece, 4096)->handle;
+  line.say(news);
+  ASSERT_TRUE(comes_true([&] { return rank.device.imports() == 1; }));
+  news.word = RegionWord::close;
+  line.say(news);
+  ASSERT_TRUE(rank.regions->add(rank.piece, 4096).ok());
+  ASSERT_TRUE(comes_true([&] {
+    const auto heard = line.hear();
+    return heard && heard->news.word == RegionWord::closed;
+  }));
+  asks = true;
+  ASSERT_TRUE(comes_true([&] { return looks.load(); }));
+  ASSERT_EQ(::shutdown(line.socket().number(), SHUT_RD), 0);
+  EXPECT_TRUE(rank.regions->remove_all(well).ok());
 }
 
 // Whoever comes late hears what was said before.

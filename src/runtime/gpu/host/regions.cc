@@ -93,14 +93,17 @@ void Regions::wake() {
   static_cast<void>(!::write(bell_.number(), &one, sizeof one));
 }
 
+// A line that is full is the thread's to go on with, and one that has ended its to note: the thread
+// may have looked at it before, and nothing comes from there that would wake it. Requires  the
+// lock.
+void Regions::say_to(Peer& peer, const RegionNews& news, base::Descriptor descriptor) {
+  peer.line.say(news, std::move(descriptor));
+  if (peer.line.has_more() || (peer.line.is_lost() && !peer.has_ended)) wake();
+}
+
 // Requires  the lock.
 void Regions::say_to_all(const RegionNews& news) {
-  bool has_more = false;
-  for (Peer& peer : peers_) {
-    peer.line.say(news);
-    has_more = has_more || peer.line.has_more();
-  }
-  if (has_more) wake();
+  for (Peer& peer : peers_) say_to(peer, news);
 }
 
 Result<Regions::Registration> Regions::add(const std::byte* memory, std::size_t bytes) {

@@ -123,6 +123,7 @@ class Regions {
   using Clock = std::chrono::steady_clock;
 
   Status connect_to(Peer& peer);
+  void say_to(Peer& peer, const RegionNews& news, base::Descriptor descriptor = {});
   void say_to_all(const RegionNews& news);
   void wake();
   Status close(const std::vector<std::uint32_t>& regions, const Failed& has_failed);

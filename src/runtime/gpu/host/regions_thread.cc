@@ -118,7 +118,7 @@ bool Regions::hear_all() {
 void Regions::say(Peer& peer, RegionNews news, base::Descriptor descriptor) {
   news.from = rank_;
   const std::lock_guard lock(mutex_);
-  peer.line.say(news, std::move(descriptor));
+  say_to(peer, news, std::move(descriptor));
 }
 
 void Regions::handle(Peer& peer, HeardNews heard) {
