@@ -73,9 +73,8 @@ std::shared_ptr<DeviceGroup> DeviceGroup::make_joined(Rank rank, int size, int o
 
 Status DeviceGroup::watch(std::span<const PeerProcess> peers) {
   gpu::GpuWorld& world = tenancy_->world();
-  auto made = PeerWatch::make(peers, [&world](Rank peer) {
-    if (!world.has_left(peer)) static_cast<void>(world.tell_lost(peer));
-  });
+  auto made =
+      PeerWatch::make(peers, [&world](Rank peer) { static_cast<void>(world.tell_ended(peer)); });
   TUTTI_TRY(made);
   watch_ = *std::move(made);
   return Status();

@@ -152,5 +152,15 @@ TEST(GpuWorldOfHosts, ALostHostFailsTheCallsThatNeedIt) {
   EXPECT_TRUE(others_leave(*members[0].world)) << "nobody is waited for who cannot come";
 }
 
+// Its process is seen to end before its last words have been read: what it sent still counts, and
+// the connection tells whether it had left.
+TEST(GpuWorldOfHosts, TheEndOfAProcessAloneFailsNothing) {
+  std::vector<Member> members = members_of(processes(2), {0, 1});
+  join_all(members);
+  EXPECT_TRUE(members[0].world->tell_ended(1).ok());
+  expect_call(members, Collective::all_reduce, DataType::float32, 300, 1);
+  leave_all(members);
+}
+
 }  // namespace
 }  // namespace tutti::runtime::gpu

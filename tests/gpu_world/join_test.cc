@@ -73,7 +73,7 @@ TEST(GpuWorldOfProcesses, AnAbortEndsTheCallsOfAll) {
 TEST(GpuWorldOfProcesses, ALostPeerFailsTheCallsThatNeedIt) {
   std::vector<Member> members = members_of({"a", "b"});
   join_all(members);
-  EXPECT_TRUE(members[0].world->tell_lost(1).ok());
+  EXPECT_TRUE(members[0].world->tell_ended(1).ok());
   EXPECT_TRUE(members[0].world->rank(0).failure().ok());
   std::vector<float> memory(300, 1);
   const Status status = call_and_wait(members[0], 0, sum_in(memory));

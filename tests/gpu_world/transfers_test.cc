@@ -319,7 +319,7 @@ TEST(GpuTransfersOfProcesses, ALostPeerEndsThem) {
   {
     const Mail mail({{1, 0, 5}});
     Pieces pieces = pieces_of(members);
-    EXPECT_TRUE(members[0].world->tell_lost(1).ok());
+    EXPECT_TRUE(members[0].world->tell_ended(1).ok());
     const Status status = call_and_wait(members[0], 0, mail.call_of(0, pieces[0]->memory()));
     EXPECT_EQ(status.code(), StatusCode::peer_lost);
     EXPECT_EQ(status.culprit(), 1) << status.to_string();

@@ -334,6 +334,9 @@ TEST_P(NcclTransfers, EndWithAnAbort) {
           [](Member& member, Shared& shared) {
             const Mail mail(member, 1000);
             check_sums(member, 10);
+            // What one has ended the other may still be ending: nobody aborts that.
+            ++shared.met;
+            while (shared.met < 2) std::this_thread::yield();
             // Of what rank 0 waits for, rank 1 sends the one half.
             for (int time = 0; time < 2 - member.rank(); ++time)
               DEMAND((member.rank() == 0
@@ -342,9 +345,9 @@ TEST_P(NcclTransfers, EndWithAnAbort) {
                                      member.stream())) == ncclSuccess);
             if (member.rank() == 1) {
               member.synchronize();
-              shared.met = 1;
+              ++shared.met;
             }
-            while (shared.met == 0) std::this_thread::yield();
+            while (shared.met < 3) std::this_thread::yield();
             DEMAND(ncclCommAbort(member.comm()) == ncclSuccess);
             DEMAND(cudaStreamSynchronize(member.stream()) == 0);
           }),

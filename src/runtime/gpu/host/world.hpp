@@ -204,9 +204,10 @@ class GpuWorld {
   // as they are there. `culprit`: the rank that is told to be where it began. Any thread.
   Status abort(Rank culprit = Status::kUnknownRank);
 
-  // Says that the process of this peer is gone: calls under way and to come fail, and name it.
-  // Until there is one, nothing has failed. Any thread.
-  Status tell_lost(Rank peer);
+  // Says that the process of this peer has ended. Unless it had left: calls under way and to come
+  // fail, and name it; until there is one, nothing has failed. A rank of another host may have left
+  // without this one having heard it yet: whether it had, its connection tells. Any thread.
+  Status tell_ended(Rank peer);
 
   // Tells ranks of other processes that this one makes no further calls. Blocking, for a moment:
   // until those of other hosts have been told, and those of this one have let go of what was

@@ -306,7 +306,8 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::join(const GpuSeat& seat, const GpuO
   return Joining(seat, options).run();
 }
 
-Status GpuWorld::tell_lost(Rank peer) {
+Status GpuWorld::tell_ended(Rank peer) {
+  if ((carrier_ && carrier_->has_peer(peer)) || has_left(peer)) return Status();
   if (regions_) regions_->lose(peer);
   return rank(own_).memory_.give_notice(Why::peer_failed, static_cast<std::uint32_t>(peer) + 1);
 }
