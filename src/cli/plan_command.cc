@@ -183,6 +183,7 @@ Status read_machine(const Options& options, Question& question) {
   if (options.frame.empty()) {
     planning.frame_bytes_max = queues.frame_bytes;
     planning.slice_bytes_max = queues.slice_bytes;
+    planning.slice_bytes_min = queues.slice_bytes_min;
   }
   if (figures != nullptr) planning.constants = with_figures(planning.constants, *figures);
   if (!tuning->table) return {};

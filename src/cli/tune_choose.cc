@@ -90,6 +90,7 @@ collectives::Planner planner_for(const TuningKey& key, const TransportFigures* f
   options.channel_count = queues.channels;
   options.frame_bytes_max = queues.frame_bytes;
   options.slice_bytes_max = queues.slice_bytes;
+  options.slice_bytes_min = queues.slice_bytes_min;
   options.direct_possible = key.direct;
   options.direct_bytes_min = key.transport == "memory" ? 0 : collectives::kDirectBytesMin;
   options.memory_shared = shares_memory(key.transport);

@@ -152,9 +152,11 @@ class CostGraphBuilder {
     for (const LoweredProgram& program : programs_) TUTTI_TRY(add_program(program));
     index_received();
     index_dependents();
-    graph_.one_round_ = std::all_of(programs_.begin(), programs_.end(), is_one_round) &&
-                        std::none_of(graph_.messages_.begin(), graph_.messages_.end(),
-                                     [](const Message& m) { return m.route->by_sockets; });
+    graph_.sent_at_once_ = std::all_of(programs_.begin(), programs_.end(), is_sent_at_once) &&
+                           std::none_of(graph_.messages_.begin(), graph_.messages_.end(),
+                                        [](const Message& m) { return m.route->by_sockets; });
+    graph_.one_round_ =
+        graph_.sent_at_once_ && std::all_of(programs_.begin(), programs_.end(), hears_of_all);
     return std::move(graph_);
   }
 
@@ -162,8 +164,14 @@ class CostGraphBuilder {
   using Message = CostGraph::Message;
   using Step = CostGraph::Step;
 
-  static bool is_one_round(const LoweredProgram& program) {
+  static bool hears_of_all(const LoweredProgram& program) {
     const auto one = [](std::int32_t messages) { return messages == 1; };
+    return !program.peers.empty() && std::all_of(program.sends.begin(), program.sends.end(), one) &&
+           std::all_of(program.receives.begin(), program.receives.end(), one);
+  }
+
+  static bool is_sent_at_once(const LoweredProgram& program) {
+    const auto one_at_most = [](std::int32_t messages) { return messages <= 1; };
     const auto sends_at_once = [](const LoweredStep& step) {
       const bool sends =
           std::any_of(step.destinations.begin(), step.destinations.end(),
@@ -171,8 +179,8 @@ class CostGraphBuilder {
       return !sends || (step.kind == StepKind::copy && step.depends.empty() &&
                         step.sources[0].kind != Operand::Kind::message);
     };
-    return !program.peers.empty() && std::all_of(program.sends.begin(), program.sends.end(), one) &&
-           std::all_of(program.receives.begin(), program.receives.end(), one) &&
+    return std::all_of(program.sends.begin(), program.sends.end(), one_at_most) &&
+           std::all_of(program.receives.begin(), program.receives.end(), one_at_most) &&
            std::all_of(program.steps.begin(), program.steps.end(), sends_at_once);
   }
 

@@ -104,6 +104,12 @@ struct CostConstants {
   // the caches still. Source: leaders_direct_in_turn among 4 ranks on two cores of an EPYC, of what
   // is measured by what is predicted for it and for leaders_direct, 16 to 128 KiB, 0.68 to 0.95.
   double in_turn = 0.75;
+  // Of a call whose messages are not sent at once, through queues between ranks with cores of their
+  // own. Source: two cores of a Sapphire Rapids, plain memory, one message each way at once and
+  // what is predicted to be as quick or quicker, us: broadcast of 4 KiB 1.6 and 2.3, 8 KiB 2.9 and
+  // 3.5, 16 KiB 4.2 and 4.6; all_reduce of 12 KiB 3.9 and 5.0, 16 KiB 4.6 and 5.7, 24 KiB 5.9 and
+  // 7.0. Not more, as broadcast of 24 KiB takes 6.1 and 5.6.
+  double set_up_ns = 900;
   // Of a call without data whose groups combine (Plan::combining_group), of what leaders_one_shot
   // is predicted to take: no messages are found or sent, and who comes last leads. What its data
   // add is as of those who lead in turn. Chosen so that predictions for combining and for what was
@@ -119,6 +125,10 @@ struct CostConstants {
 // copy well, but handed over with the record: calls of one round (CostGraph::one_round()) are made
 // without being set up then.
 inline constexpr std::size_t kSentAtOnceBytes = 4096;
+// Of a pair with a core each, which has one message each way. Source: near cores of an EPYC, plain
+// buffers, by 4 KiB at most and by this, us: all_gather of 16 KiB 0.68 and 0.59, 32 KiB 0.95 and
+// 0.83, 64 KiB 1.66 and 1.48; all_reduce, of two messages each way, 16 KiB 1.12 and 1.20.
+inline constexpr std::size_t kPairSentAtOnceBytes = std::size_t{32} << 10;
 // Where ranks take turns, that is worth it as long as a rank hears no more than this of all others:
 // measured, one_shot all_reduce up to 4 KiB among 4 ranks and 1 KiB among 8, on two cores.
 inline constexpr std::size_t kHeardAtOnceBytes = 12 * 1024;
@@ -228,6 +238,8 @@ class CostGraph {
   // Whether every rank sends one message to each of its peers, out of its own memory and before it
   // has received anything, and receives one: all wait for all, once. Not of messages by sockets.
   bool one_round() const { return one_round_; }
+  // The same, but that a rank may send a peer nothing, or hear nothing of it.
+  bool sent_at_once() const { return sent_at_once_; }
 
   std::size_t memory_bytes() const;  // an estimate
 
@@ -264,6 +276,7 @@ class CostGraph {
   double exchange_ns_ = 0;
   bool any_direct_ = false;
   bool one_round_ = false;
+  bool sent_at_once_ = false;
 };
 
 // A call of several slices that follow each other on `channels` channels: the first takes its time,

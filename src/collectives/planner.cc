@@ -26,7 +26,7 @@ constexpr std::size_t kPricedOperandsMax = 1'000'000;
 // Plans that are kept; all are forgotten when there are more, and made anew when asked for.
 constexpr std::size_t kPlansMax = 4096;
 constexpr std::size_t kSmallBytes = 4096;     // of a call
-constexpr std::size_t kSmallestSlice = 4096;  // also of what several channels share
+constexpr std::size_t kSmallestShare = 4096;  // of a chunk that channels share
 // Up to where leaders take turns through queues between buffers that all can address. Source: as in
 // algorithms/table.cc, leaders_direct_in_turn and the quickest of those that address buffers, us:
 // near cores 64 KiB 7.3 and 7.8, 128 KiB 12.3 and 10.8; far ones 64 KiB 14.7 and 15, 128 KiB 26.7
@@ -262,9 +262,33 @@ std::vector<std::size_t> Planner::State::slice_choices(const Algorithm& algorith
       whole ? options.frame_bytes_max : std::min(options.slice_bytes_max, options.frame_bytes_max);
   if (options.slice_bytes > 0) return {std::min(options.slice_bytes, largest)};
   std::vector<std::size_t> choices = {largest};
-  while (choices.back() / 4 >= kSmallestSlice && choices.size() < 4)
+  while (choices.back() / 4 >= options.slice_bytes_min && choices.size() < 4)
     choices.push_back(choices.back() / 4);
   return choices;
+}
+
+// What a call takes that the model prices at `time_ns`, by the way in which such calls are made.
+double Planner::State::as_made(double time_ns, const Choice& choice, PriceTable& prices,
+                               Machine& priced_on, double bytes) const {
+  const CostConstants& constants = machine.constants();
+  const CostGraph& graph = prices.graph();
+  if (choice.entry->algorithm->combines()) {
+    const double empty_ns = prices.at(priced_on, 0, priced_on.data_in(bytes)).time_ns;
+    return constants.combining * empty_ns + constants.in_turn * (time_ns - empty_ns);
+  }
+  const ScheduleShape& shape = choice.entry->schedule.shape;
+  const bool whole = !choice.settings.direct && choice.slices == 1;
+  const double message = bytes / shape.chunks * shape.message_chunks_max;
+  if (!machine.takes_turns()) {
+    const std::size_t most = ranks() == 2 ? kPairSentAtOnceBytes : kSentAtOnceBytes;
+    const bool at_once = whole && graph.sent_at_once() && message <= static_cast<double>(most);
+    const bool is_set_up = options.memory_shared && !choice.settings.direct && !at_once;
+    return is_set_up ? time_ns + constants.set_up_ns : time_ns;
+  }
+  const bool one_round =
+      prices.alternates() || (graph.one_round() && bytes * (ranks() - 1) <= kHeardAtOnceBytes);
+  if (whole && one_round && message <= kSentAtOnceBytes) return time_ns * constants.one_round;
+  return prices.alternates() && choice.slices == 1 ? time_ns * constants.in_turn : time_ns;
 }
 
 // The best of these channels and slices for an algorithm in one lowering.
@@ -287,7 +311,7 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
   }
   bool found = false;
   for (const int channels : channels_tried) {
-    const bool too_many = bytes < static_cast<double>(channels * shape.chunks) * kSmallestSlice;
+    const bool too_many = bytes < static_cast<double>(channels * shape.chunks) * kSmallestShare;
     if (found && too_many) break;
     for (const std::size_t slice_bytes : slices_tried) {
       const std::size_t slices =
@@ -299,23 +323,9 @@ Choice Planner::State::settle(Entry& entry, Pricing pricing, const PlanQuery& qu
         const double pieces = static_cast<double>(choice.slices) * shape.chunks;
         choice.slice = prices->at(priced_on, bytes / pieces, priced_on.data_in(bytes));
         choice.overhead_ns = prices->overhead_ns(priced_on);
-        double time_ns = call_ns(priced_on.constants(), choice.slice, prices->graph().exchange_ns(),
-                                 slices, channels);
-        const bool alternates = prices->alternates();
-        const bool one_round = alternates || (prices->graph().one_round() &&
-                                              bytes * (ranks() - 1) <= kHeardAtOnceBytes);
-        const bool at_once = !direct && choice.slices == 1 && one_round &&
-                             bytes / pieces * shape.message_chunks_max <= kSentAtOnceBytes;
-        const CostConstants& constants = machine.constants();
-        if (entry.algorithm->combines()) {
-          const double empty_ns = prices->at(priced_on, 0, priced_on.data_in(bytes)).time_ns;
-          time_ns = constants.combining * empty_ns + constants.in_turn * (time_ns - empty_ns);
-        } else if (at_once && machine.takes_turns()) {
-          time_ns *= constants.one_round;
-        } else if (alternates && choice.slices == 1 && machine.takes_turns()) {
-          time_ns *= constants.in_turn;
-        }
-        choice.time_ns = std::round(time_ns);
+        const double time_ns = call_ns(priced_on.constants(), choice.slice,
+                                       prices->graph().exchange_ns(), slices, channels);
+        choice.time_ns = std::round(as_made(time_ns, choice, *prices, priced_on, bytes));
       }
       if (!found || choice.time_ns < best.time_ns) best = std::move(choice);
       found = true;

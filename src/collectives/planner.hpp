@@ -46,6 +46,7 @@ struct PlannerOptions {
   int channel_count = 1;                        // what the transport offers
   std::size_t frame_bytes_max = 64 * 1024;      // what the transport carries at once
   std::size_t slice_bytes_max = 0;              // but of leaders in turn; 0: as the above
+  std::size_t slice_bytes_min = 4096;           // of what is cut at all
   bool direct_possible = false;                 // ranks of a node can address each other's memory
   std::size_t direct_bytes_min = 0;             // of blocks, as kDirectBytesMin says
   CostConstants constants;                      // of the model

@@ -96,6 +96,9 @@ struct Planner::State {
   bool tries(bool direct) const;
   std::vector<int> channel_choices() const;
   std::vector<std::size_t> slice_choices(const Algorithm& algorithm) const;
+  std::vector<std::size_t> plain_slice_choices(const Algorithm& algorithm) const;
+  double as_made(double time_ns, const Choice& choice, PriceTable& prices, Machine& priced_on,
+                 double bytes) const;
   Choice settle(Entry& entry, Pricing pricing, const PlanQuery& query,
                 const std::vector<int>& channels_tried,
                 const std::vector<std::size_t>& slices_tried);

@@ -36,7 +36,7 @@ void Executor::set_up_combining(int group_size) {
     for (Rank rank = 0; rank < ranks; ++rank)
       if (is_neighbour(rank)) near[index(rank / group_size)] = true;
     source_pointers_.make_room(std::max(index(group_size), near.size()));
-    destination_pointers_.make_room(1);
+    destination_pointers_.make_room(2);
     far_pointers_.make_room(1);
   }
   combining_.group_into(group_size, std::move(near));
@@ -66,13 +66,14 @@ void Executor::lead() {
   transport_.wake_sharers();
 }
 
-// From source_pointers_ to where others read it.
+// From source_pointers_ to where others read it, and to where the group does.
 void Executor::store_sum() {
   const std::size_t elements = call_.signature.count;
   destination_pointers_.clear();
+  if (combining_.keeps_copy()) destination_pointers_.add(combining_.copy_of_sum());
   far_pointers_.clear();
   far_is_queued_ = true;
-  source_is_far_ = false;
+  source_is_far_ = source_is_loaded_ = false;
   if (elements * element_bytes_ > StoreChoice::kLeastBytes) {
     far_pointers_.add(combining_.sum());
     return store_where_quicker(StepKind::reduce, false, elements);
@@ -112,7 +113,8 @@ void Executor::end_combining() {
     const Rank first = group * combining_.group_size();
     if (!is_of_this_call(combining_.record_of_sum(group), first)) [[unlikely]]
       return;
-    source_pointers_.add(combining_.sum_of(group));
+    const bool own = group == combining_.own_group() && combining_.keeps_copy();
+    source_pointers_.add(own ? combining_.copy_of_sum() : combining_.sum_of(group));
   }
   destination_pointers_.clear();
   destination_pointers_.add(call_.output);

@@ -18,9 +18,10 @@ namespace tutti::runtime {
 struct Queues {
   int channels = 0;
   std::size_t frame_bytes = 0;
-  std::size_t slice_bytes = 0;  // at most, of a chunk, but of leaders in turn
-  std::size_t bytes = 0;        // of payloads in one direction of one channel, at least
-  bool reuse_late = false;      // see transport::TransportOptions
+  std::size_t slice_bytes = 0;      // at most, of a chunk, but of leaders in turn
+  std::size_t slice_bytes_min = 0;  // of a chunk that is cut at all
+  std::size_t bytes = 0;            // of payloads in one direction of one channel, at least
+  bool reuse_late = false;          // see transport::TransportOptions
 };
 
 // What the user set; 0: nothing.

@@ -432,9 +432,11 @@ inline void Producer::publish(std::uint32_t tag, std::size_t bytes, std::uint32_
   cell.number.store(numbered(sent_, next_, released), std::memory_order_release);
 }
 
-// As many lines of the next cell as the last frame had. The consumer reads none of them before they
-// are written anew.
+// What the next frame would have to wait for. Of a consumer that keeps up it is asked here which
+// frames it has released, where its own frames do not tell; and as many lines of the next cell as
+// the last frame had are taken back. The consumer reads none of them before they are written anew.
 inline void Producer::own_next(std::size_t bytes_behind) {
+  if (next_ < kWarmCount && !is_free((next_ + 1) % kWarmCount)) refresh();
   if (shares_core_ || !is_free(next_)) return;
   cell_->tag.store(0, std::memory_order_relaxed);
   base::own_lines(behind(), std::min(bytes_behind, room_of(next_) - kTinyBytes));

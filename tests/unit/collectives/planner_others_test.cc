@@ -43,6 +43,21 @@ TEST(Planner, PlainMemoryHasAPlanOfItsOwn) {
   EXPECT_EQ((*neighbours_first(4, direct_only).plan(all_reduce(kMiB), 0))->plain, nullptr);
 }
 
+// What many ranks of a core lay down for their leader is to stay in its cache.
+TEST(Planner, LeadersOfManyTakeSmallerSlicesOfPlainMemory) {
+  PlannerOptions options = with_direct();
+  options.frame_bytes_max = options.slice_bytes_max = 128 * 1024;
+  options.algorithm = "leaders_direct";
+  const auto slices = [&](int ranks) {
+    const auto plan = *neighbours_first(ranks, options).plan(all_reduce(kMiB), 0);
+    return plan->plain->settings.slice_bytes;
+  };
+  EXPECT_EQ(slices(4), 128U * 1024);
+  EXPECT_EQ(slices(8), 64U * 1024);
+  options.slice_bytes = 96 * 1024;
+  EXPECT_EQ(slices(8), 96U * 1024) << "as it was set";
+}
+
 // Between ranks with cores of their own, where only some memory can be addressed: what needs no
 // addresses, of all calls in which all meet, and not so long that the system might copy it.
 TEST(Planner, PlainMemoryOfOwnCoresNeedsNoAddresses) {

@@ -275,6 +275,28 @@ TEST(Planner, SmallBlocksTravelStagedUnlessToldOtherwise) {
   EXPECT_TRUE((*told.plan(all_reduce(8192), 0))->settings.direct);
 }
 
+// Between two cores, a message that goes at once spares a call what it takes to be set up, and what
+// is cut is not cut to pieces.
+TEST(Planner, ShortDataOfAPairGoAtOnceAndWhole) {
+  PlannerOptions options = with_direct();
+  options.lowering = Lowering::staged;
+  options.memory_shared = true;
+  options.frame_bytes_max = options.slice_bytes_max = 256 * 1024;
+  options.slice_bytes_min = 16 * 1024;
+  const auto planned = [&](Collective collective, std::size_t bytes) {
+    Planner planner = make("2 memory=10 memory_ns=75", 2, options);
+    return *planner.plan({collective, bytes / 4}, 0);
+  };
+  for (const std::size_t bytes : {4096U, 8192U, 12288U, 16384U})
+    EXPECT_EQ(planned(Collective::broadcast, bytes)->algorithm, "direct") << bytes;
+  for (const std::size_t bytes : {8192U, 12288U, 16384U, 24576U})
+    EXPECT_EQ(planned(Collective::all_reduce, bytes)->algorithm, "doubling") << bytes;
+  EXPECT_EQ(planned(Collective::all_reduce, 40 * 1024)->algorithm, "direct")
+      << "that goes at once nowhere";
+  EXPECT_EQ(planned(Collective::broadcast, 32 * 1024)->settings.slice_bytes, 16U * 1024)
+      << "it is cut";
+}
+
 // The model and the bounds tell the same story: nothing is predicted to be quicker than possible.
 TEST(Planner, NothingBeatsTheBound) {
   for (const char* line :

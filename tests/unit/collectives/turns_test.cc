@@ -150,7 +150,14 @@ TEST(Turns, OneRoundIsWhereAllSendBeforeTheyHear) {
     EXPECT_FALSE(crowd.graph(name, false).one_round()) << name;
   // A root waits for nobody, whatever the others do.
   const auto broadcast = build(**find_algorithm(Collective::broadcast, "direct"), 4, 0);
-  EXPECT_FALSE(CostGraph::make(lower_all(*broadcast), crowd.machine, false)->one_round());
+  const CostGraph graph = *CostGraph::make(lower_all(*broadcast), crowd.machine, false);
+  EXPECT_FALSE(graph.one_round());
+  EXPECT_TRUE(graph.sent_at_once());
+  EXPECT_TRUE(crowd.graph("one_shot", false).sent_at_once());
+  for (const char* name : {"direct", "doubling", "binomial", "ring"})
+    EXPECT_FALSE(crowd.graph(name, false).sent_at_once()) << name;
+  const auto cooperative = build(**find_algorithm(Collective::broadcast, "cooperative"), 4, 0);
+  EXPECT_FALSE(CostGraph::make(lower_all(*cooperative), crowd.machine, false)->sent_at_once());
 }
 
 // Each switch serves two calls of one round, as long as their messages are sent at once.

@@ -219,7 +219,8 @@ TEST(PlanChoice, LongCallsAreTriedFewTimes) {
 }
 
 TEST(PlanChoice, ShortCallsAreTriedUntilTheyAreInTheCaches) {
-  for (const auto& [bytes, times] : {std::pair(1 << 10, 64), std::pair(1 << 20, 16)}) {
+  for (const auto& [bytes, times] :
+       {std::pair(1 << 10, 64), std::pair(1 << 18, 16), std::pair(1 << 20, 4)}) {
     TimedCalls calls(2, 1, static_cast<std::size_t>(bytes));
     const std::vector<int> made = calls.make(2 * times, false, {100'000'000, 200'000'000});
     EXPECT_NEAR(made[0], times, 2) << bytes;

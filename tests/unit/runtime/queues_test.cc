@@ -68,6 +68,12 @@ TEST(Queues, FourRanksOnTwoCoresSendHalfOfAQuarterMebibyteAtOnce) {
   }
 }
 
+TEST(Queues, NothingIsCutToPieces) {
+  for (const char* transport : {"memory", "shm", "tcp", "ucx"})
+    for (const int ranks : {2, 4, 9})
+      EXPECT_GE(queues_of(transport, ranks, ranks > 2, {}).slice_bytes_min, 16U * 1024);
+}
+
 TEST(Queues, CarryWhatTheUserAskedFor) {
   for (const char* transport : {"memory", "shm", "tcp"}) {
     EXPECT_EQ(queues_of(transport, 2, false, {.channels = 4}).channels, 4);
