@@ -176,8 +176,10 @@ Result<const collectives::Plan*> CommunicatorState::plan_for(const Request& r) {
 
 bool CommunicatorState::repeats(const Request& r) const {
   const Signature& s = latest_.call_.signature;
-  return repeatable_ && r.count == s.count && r.collective == s.collective && r.type == s.type &&
-         r.op == s.op && r.root == s.root && r.special == nullptr && r.blocks == nullptr &&
+  // Types and operations lie side by side, and were stored one by one: compared next to each other
+  // they would be loaded as one, which has to wait for both stores to reach the cache.
+  return repeatable_ && r.count == s.count && r.collective == s.collective && r.op == s.op &&
+         r.root == s.root && r.type == s.type && r.special == nullptr && r.blocks == nullptr &&
          !forked();
 }
 
@@ -282,15 +284,17 @@ bool CommunicatorState::round_again() {
   const bool free =
       current_ == nullptr && waiting_.empty() && !aborted_.load(std::memory_order_relaxed);
   if (!free || !executor_->post_again(latest_.call_, *latest_.plan_)) return false;
-  flight_.begin(latest_.call_.record);
+  std::uint64_t ended = flight_.begin(latest_.call_.record);
   raise(calls_);
-  bool found = executor_->find_again(looks_);
+  history_ = history_after(latest_.call_.signature);
+  bool found = executor_->find_again(looks_, ended);
   for (int turn = 0; !found && turn < turns_ && !aborted_.load(std::memory_order_relaxed); ++turn) {
     sched_yield();
-    found = executor_->find_again(looks_);
+    ended = flight::ticks();  // others may have had the core for long
+    found = executor_->find_again(looks_, ended);
   }
   if (executor_->end_again(found)) [[likely]] {
-    flight_.end(StatusCode::ok);
+    flight_.end(StatusCode::ok, ended != 0 ? ended : flight::ticks());
     latest_.done_.store(true, std::memory_order_relaxed);
     return true;
   }
@@ -307,8 +311,10 @@ Status CommunicatorState::run(const Request& request) {
     return add_to_group(request);
   if (repeats(request)) [[likely]] {
     TUTTI_TRY(prepare_again(request));
-    if (!round_again()) submit(latest_, true);
-    history_ = history_after(latest_.call_.signature);
+    if (!round_again()) {
+      history_ = history_after(latest_.call_.signature);
+      submit(latest_, true);
+    }
     return latest_.done() ? std::move(latest_.status_) : wait(latest_);
   }
   WorkState work;

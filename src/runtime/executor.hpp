@@ -30,6 +30,7 @@
 #include "collectives/plan.hpp"
 #include "runtime/arrival.hpp"
 #include "runtime/blocks.hpp"
+#include "runtime/call.hpp"
 #include "runtime/call_program.hpp"
 #include "runtime/combining.hpp"
 #include "runtime/direct_round.hpp"
@@ -48,35 +49,6 @@
 #include "tutti/transport.hpp"
 
 namespace tutti::runtime {
-
-// One call of one rank.
-struct Call {
-  Signature signature;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  // Of blocks that differ in size, instead of `input` and `output`: for each chunk its own.
-  // Requires  the plan is staged, on one channel, and without scratch.
-  const Blocks* blocks = nullptr;
-  // Of a custom reduction: the plan is an ordered one, and all counts are of values.
-  const SpecialReduction* custom = nullptr;
-  // The signature as the peers get it; see sign().
-  std::array<std::byte, kArrivalBytes> record = {};
-
-  // To be called when the signature is complete.
-  void sign() { encode_signature(signature, record); }
-  void sign_again() { renumber(signature, record); }  // but for these two it is as it was
-  static Call signed_as(const Signature& signature, const std::byte* input, std::byte* output) {
-    Call call;
-    call.signature = signature;
-    call.input = input;
-    call.output = output;
-    call.sign();
-    return call;
-  }
-  std::size_t element_bytes() const {
-    return size_of(signature.type) * (custom == nullptr ? 1 : custom->width);
-  }
-};
 
 // One per communicator and rank; runs one call at a time.
 //
@@ -100,8 +72,9 @@ class Executor {
   // Requires  the transport shows what peers did without being polled (TransportTraits::immediate).
   bool post_again(const Call& call, const collectives::Plan& usual);
   // After it, any number of times: whether all that it waits for is there, looking for it up to
-  // `looks` times, or until a rank is missed that needs this core in order to come.
-  bool find_again(int looks);
+  // `looks` times, or until a rank is missed that needs this core in order to come. `missed_at`
+  // becomes when it was last missed, in ticks; 0 of calls that do much once they have found it.
+  bool find_again(int looks, std::uint64_t& missed_at);
   // And then: true when the call is complete, as it is where all was `found`; else it has been
   // started, and goes on as any other.
   bool end_again(bool found);
@@ -187,6 +160,7 @@ class Executor {
     // Of this call, by Way: issued; and taken or, of those that the peer pushes, granted.
     std::array<std::uint64_t, kWayCount> sent = {};
     std::array<std::uint64_t, kWayCount> received = {};
+    std::size_t summed = 0;  // elements of the message at its head (executor_long.cc)
   };
 
   using Peer = PeerState;  // by stream number of the program
@@ -223,7 +197,8 @@ class Executor {
     // The transport moves the message between itself and memory (executor_long.cc).
     bool sends_long = false;
     bool takes_long = false;
-    bool alike = false;  // what goes through queues is written once, for all (told_)
+    bool sums_long = false;  // as it comes
+    bool alike = false;      // what goes through queues is written once, for all (told_)
   };
 
   // Where an operand of the step being tried lies: a message's payload in one piece, or chunks of a
@@ -317,7 +292,7 @@ class Executor {
   void commit_message(int channel, std::size_t peer, std::size_t bytes);
   void run(const Attempt& attempt);
   void run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
-                 std::size_t elements);
+                 std::size_t elements, std::size_t elements_done = 0);
   void add_source(const CallOperand& operand, const std::byte* source);
   void forget_sources();
   void choose_stores();
@@ -348,10 +323,13 @@ class Executor {
   // Of long messages (executor_long.cc).
   bool is_long(std::size_t bytes) const;
   bool takes_long(const CallStep& step) const;
+  bool sums_long(const CallStep& step) const;
   void find_long_beginnings();
   void look_for_long(Attempt& attempt);
   bool move_long(Attempt& attempt);
+  std::size_t bytes_before(const Attempt& attempt, const CallOperand& message) const;
   bool take_long(Attempt& attempt);
+  bool sum_long(Attempt& attempt);
   bool send_long(Attempt& attempt);
   std::byte* memory_of(const Attempt& attempt, const CallOperand& operand) const;
 
@@ -418,10 +396,12 @@ class Executor {
   // Of calls of one round (executor_one_round.cc).
   void enter_again(const Call& call);
   bool relay();
-  bool find_messages(const std::vector<OneRound::Receive>& receives, int looks);
+  bool find_messages(const OneRound::Receives& receives, int looks, std::uint64_t& missed_at);
   bool has_room_for(const std::vector<OneRound::Send>& sends);
   std::span<const std::byte> body_of(const OneRound::Send& send) const;
   void run_action(const OneRound::Action& action, std::byte* to = nullptr);
+  const std::byte* find_source(const OneRound::Place& from) const;
+  void copy_one(const OneRound::Action& action);
   bool any_has_failed() const;
   void take_messages();
   void resume();
@@ -541,7 +521,6 @@ class Executor {
   std::size_t spares_done_ = 0;             // those of them that are spare, and
   std::size_t spare_elements_ = 0;          // of the next one
   std::size_t ends_heard_ = 0;
-
   bool reads_peers_ = false;  // something lies in a peer's memory since failures were asked for
   bool misses_neighbour_ = false;                       // in the last look at a short program
   std::vector<bool> neighbours_;                        // by rank; empty where there are none
@@ -570,13 +549,11 @@ class Executor {
   Twin twin_;  // of what is laid out for calls of even numbers and for odd ones, the other
   std::vector<Channel> channels_;
   std::size_t arrivals_due_ = 0;
-  std::size_t slices_left_ = 0;  // of all channels
-
+  std::size_t slices_left_ = 0;         // of all channels
   std::array<std::byte*, 3> own_ = {};  // of this call, by Buffer
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
   bool scratch_is_shareable_ = false;
-
   // Of the step being tried, by operand; kept to spare allocations.
   std::vector<Place> places_;
   Pointers<const std::byte> source_pointers_;
@@ -584,6 +561,7 @@ class Executor {
   Pointers<std::byte> far_pointers_;  // destinations that go to other cores
   bool far_is_queued_ = false;        // at least one of them is in a queue
   bool source_is_far_ = false;        // at least one source was stored by another core
+  bool source_is_loaded_ = false;     // from another rank's buffer
   // In calls that attach: the source lies in that peer's process; null: it does not.
   std::vector<Endpoint*> attached_sources_;
   std::vector<std::pair<Endpoint*, std::byte*>> attached_destinations_;

@@ -10,6 +10,7 @@
 
 #include "base/pause.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/flight/ticks.hpp"
 #include "runtime/frame_tag.hpp"
 
 namespace tutti::runtime {
@@ -72,7 +73,8 @@ void Executor::enter_again(const Call& call) {
 // Makes what is to be sent of what others have given, and sends it where it is made for all alike.
 // False: they have given nothing, or there is no room for it, and nothing was done.
 bool Executor::relay() {
-  if (!find_messages(round_->gathered(), 0)) return false;
+  std::uint64_t missed_at = 0;
+  if (!find_messages(round_->gathered(), 0, missed_at)) return false;
   const std::size_t before = record_room(round_->sends().front().bytes);
   const std::size_t bytes = before + round_->sends().front().bytes;
   std::span<std::byte> room;
@@ -101,19 +103,24 @@ bool Executor::has_room_for(const std::vector<OneRound::Send>& sends) {
 
 // False: one peer is late, or something else came. Who needs this core in order to come is looked
 // for first, and not waited for.
-bool Executor::find_again(int looks) {
+bool Executor::find_again(int looks, std::uint64_t& missed_at) {
+  if (is_combining() || call_.signature.direct) missed_at = 0;
   if (is_combining()) return done() || find_sums(looks);
   if (call_.signature.direct) return find_direct_again(looks);
-  return posted_ == round_->sends().size() && find_messages(round_->receives(), looks);
+  return posted_ == round_->sends().size() && !any_has_failed() &&
+         find_messages(round_->receives(), looks, missed_at);
 }
 
-bool Executor::find_messages(const std::vector<OneRound::Receive>& receives, int looks) {
+// What is missed takes a while to come, in which there is time to read the clock.
+bool Executor::find_messages(const OneRound::Receives& receives, int looks,
+                             std::uint64_t& missed_at) {
   for (const OneRound::Receive& receive : receives) {
     const Peer& peer = peers_[receive.peer];
     Frame frame;
     while (!peer.endpoint->peek(frame)) {
       if (peer.is_neighbour || --looks < 0) return false;
       base::pause_core();
+      missed_at = flight::ticks();
     }
     const std::size_t before = record_room(receive.bytes);
     const bool as_expected =
@@ -132,14 +139,15 @@ bool Executor::end_again(bool found) {
     return finished_;
   }
   const bool direct = call_.signature.direct;
-  if (found && !any_has_failed())
+  if (found && !(direct && any_has_failed()))
     direct ? finish() : take_messages();
   else
     direct ? resume_direct() : resume();
   return finished_;
 }
 
-// A call that only sends waits for nobody, and would never hear.
+// A call that only sends waits for nobody, and would never hear. Asked while messages are on their
+// way, where there is time; of direct calls at the end, when memory of peers was read.
 bool Executor::any_has_failed() const {
   for (const Peer& peer : peers_)
     if (peer.endpoint->signalled(Signal::failed) != 0) [[unlikely]]
@@ -164,17 +172,31 @@ std::span<const std::byte> Executor::body_of(const OneRound::Send& send) const {
   return {own_memory(send.buffer) + send.offset, send.bytes};
 }
 
+const std::byte* Executor::find_source(const OneRound::Place& from) const {
+  return from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset : messages_[from.peer];
+}
+
+// From one place to one, of few bytes: as run_action(), without its lists.
+void Executor::copy_one(const OneRound::Action& action) {
+  const std::byte* const from = find_source(round_->place(action.sources));
+  const OneRound::Place& place = round_->place(action.destinations);
+  std::byte* const to = own_memory(place.buffer) + place.offset;
+  if (to != from) std::memcpy(to, from, action.elements * element_bytes_);
+}
+
 // Also `to` gets the result, if it is not null: a place from which other cores read it. Up to 4
 // KiB, to find out how that is best stored costs what it gains.
 void Executor::run_action(const OneRound::Action& action, std::byte* to) {
+  if (action.is_one_copy() && to == nullptr && !streaming_ &&
+      action.elements * element_bytes_ <= StoreChoice::kLeastBytes)
+    return copy_one(action);
   source_pointers_.clear();
   destination_pointers_.clear();
-  source_is_far_ = false;
+  source_is_far_ = source_is_loaded_ = false;
   for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
     const OneRound::Place& from = round_->place(i);
     source_is_far_ |= from.peer != OneRound::kOwn && !peers_[from.peer].is_neighbour;
-    source_pointers_.add(from.peer == OneRound::kOwn ? own_memory(from.buffer) + from.offset
-                                                     : messages_[from.peer]);
+    source_pointers_.add(find_source(from));
   }
   for (std::uint32_t i = action.destinations; i < action.end; ++i) {
     const OneRound::Place& place = round_->place(i);

@@ -167,7 +167,7 @@ bool Executor::source_ready(Attempt& attempt, const CallOperand& source, Place& 
   if (peers_[source.stream].arrival_due && attempt.channel == 0 && !call_.signature.direct)
     take_arrival(source.stream);
   if (peers_[source.stream].arrival_due || source.way == Way::undecided) return false;
-  if (attempt.takes_long) return true;
+  if (attempt.takes_long || attempt.sums_long) return true;
   Endpoint& endpoint = *stream(attempt.channel, source.stream).endpoint;
   if (source.way == Way::push) {
     place = {own_memory(source.buffer), source.chunk};
@@ -347,7 +347,7 @@ void Executor::commit_alike(Operands destinations, std::size_t bytes) {
 // Point 4. Chunks of a range need not be adjacent (channels and slices cut each of them), so a
 // message is a sequence of pieces.
 void Executor::run(const Attempt& attempt) {
-  if (attempt.elements == 0 || attempt.takes_long) return;
+  if (attempt.elements == 0 || attempt.takes_long || attempt.sums_long) return;
   if (attempt.step.pieces == 1) return run_piece(attempt, 0, 0, attempt.elements);
   std::size_t before = 0;
   for (int piece = 0; piece < attempt.step.pieces; ++piece) {
@@ -358,15 +358,15 @@ void Executor::run(const Attempt& attempt) {
 }
 
 void Executor::run_piece(const Attempt& attempt, int piece, std::size_t elements_before,
-                         std::size_t elements) {
+                         std::size_t elements, std::size_t elements_done) {
   const CallStep& step = attempt.step;
   const auto pointer = [&](const Place& place) {
-    if (place.chunk < 0) return place.base + elements_before * element_bytes_;
+    if (place.chunk < 0) return place.base + (elements_before + elements_done) * element_bytes_;
     if (call_.blocks != nullptr)
       return call_.blocks->at(place.buffer, place.chunk + piece).memory +
-             attempt.slice * slice_elements_ * element_bytes_;
+             (attempt.slice * slice_elements_ + elements_done) * element_bytes_;
     const ElementRange range = geometry_.of(place.chunk + piece, attempt.channel, attempt.slice);
-    return place.base + range.begin * element_bytes_;
+    return place.base + (range.begin + elements_done) * element_bytes_;
   };
   const Place* place = places_.data();
   forget_sources();

@@ -44,8 +44,8 @@ OneRound::Place OneRound::place_of(const CallProgram& program, const ShortProgra
 }
 
 void OneRound::add_sources(const CallProgram& program, const ShortProgram& steps,
-                           const ShortStep& step, std::size_t element_bytes,
-                           std::vector<Receive>& receives, Action& action) {
+                           const ShortStep& step, std::size_t element_bytes, Receives& receives,
+                           Action& action) {
   action.kind = step.kind;
   action.finish = step.finish;
   action.elements = step.elements;

@@ -37,6 +37,7 @@ class OneRound {
     std::uint32_t peer = 0;
     std::size_t bytes = 0;
   };
+  using Receives = std::vector<Receive>;
   // Where something lies: in the peer's message, or in the rank's own memory.
   struct Place {
     std::uint32_t peer = kOwn;
@@ -52,6 +53,8 @@ class OneRound {
     std::uint32_t sources = 0;
     std::uint32_t destinations = 0;
     std::uint32_t end = 0;
+
+    bool is_one_copy() const { return kind == StepKind::copy && end - sources == 2; }
   };
 
   // Becomes empty where the program is more than that: where something is sent that was received,
@@ -69,13 +72,13 @@ class OneRound {
   bool empty() const { return actions_.empty() && sends_.empty(); }
   // Whether what is sent is made of messages: which those are, and the step that makes it.
   bool relays() const { return !gathered_.empty(); }
-  const std::vector<Receive>& gathered() const { return gathered_; }
+  const Receives& gathered() const { return gathered_; }
   const Action& relay() const { return relay_; }
   std::uint64_t relay_bit() const { return relay_bit_; }
   // Whether several peers get the same, and enough of it that to write it once is quicker.
   bool tells_all_alike() const { return alike_; }
   const std::vector<Send>& sends() const { return sends_; }
-  const std::vector<Receive>& receives() const { return receives_; }
+  const Receives& receives() const { return receives_; }
   // The first early() of them need nobody; done twice, they do the same.
   const std::vector<Action>& actions() const { return actions_; }
   std::size_t early() const { return early_; }
@@ -88,15 +91,15 @@ class OneRound {
   bool add_relay(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
                  std::size_t element_bytes);
   void add_sources(const CallProgram& program, const ShortProgram& steps, const ShortStep& step,
-                   std::size_t element_bytes, std::vector<Receive>& receives, Action& action);
+                   std::size_t element_bytes, Receives& receives, Action& action);
   static Place place_of(const CallProgram& program, const ShortProgram& steps, std::uint32_t i);
   bool sends_are_alike() const;
 
-  std::vector<Receive> gathered_;
+  Receives gathered_;
   Action relay_;
   std::uint64_t relay_bit_ = 0;  // of its step
   std::vector<Send> sends_;
-  std::vector<Receive> receives_;
+  Receives receives_;
   std::vector<Action> actions_;
   std::size_t early_ = 0;
   std::vector<Place> places_;

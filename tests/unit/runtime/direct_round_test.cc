@@ -409,9 +409,9 @@ TEST(DirectRound, MemoryIsLookedForOnceUntilSomeIsNotMappedAnyMore) {
     for (const Rank rank : {0, 1})
       EXPECT_TRUE(rounds.executor(rank).post_again(calls[static_cast<std::size_t>(rank)],
                                                    rounds.plan(rank)));
-    EXPECT_FALSE(rounds.executor(0).find_again(3)) << "nobody has taken its memory";
+    EXPECT_FALSE(rounds.find(0, 3)) << "nobody has taken its memory";
     for (const Rank rank : {1, 0}) {
-      EXPECT_TRUE(rounds.executor(rank).find_again(3));
+      EXPECT_TRUE(rounds.find(rank, 3));
       EXPECT_TRUE(rounds.executor(rank).end_again(true));
     }
     return rounds.imports(0).asked;
@@ -437,7 +437,7 @@ TEST(DirectRound, NobodyIsToldOfWhatWasReadOfOneWhoFailed) {
     ASSERT_TRUE(failing.post_again(rounds.next(1), rounds.plan(1)));
     if (before) failing.fail(why);
     ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
-    EXPECT_FALSE(rounds.executor(0).find_again(3));
+    EXPECT_FALSE(rounds.find(0, 3));
     if (!before) failing.fail(why);
     EXPECT_FALSE(rounds.executor(0).end_again(false));
     EXPECT_EQ(rounds.executor(0).status().code(), StatusCode::aborted);
@@ -457,7 +457,7 @@ TEST(DirectRound, NoOtherIsToldEither) {
   const std::uint64_t before = rounds.heard(2, 0, Signal::produced);
   ASSERT_GT(before, 0U);
   ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
-  EXPECT_FALSE(rounds.executor(0).find_again(3));
+  EXPECT_FALSE(rounds.find(0, 3));
   EXPECT_EQ(rounds.heard(2, 0, Signal::produced), before);
 }
 

@@ -72,6 +72,17 @@ TEST(FlightRecorder, TellsWhatWasWritten) {
   EXPECT_FALSE(view.failure);
 }
 
+TEST(FlightRecorder, ACallEndsWhenItIsSaidTo) {
+  const std::shared_ptr<Recorder> recorder = Recorder::make();
+  Log log(recorder, {1, 0, 0, 2, "shm"});
+  const std::uint64_t begun = log.begin(record(call(1)));
+  EXPECT_GE(ticks(), begun);
+  log.end(StatusCode::ok, begun);
+  const ProcessView process = view_of(*recorder);
+  EXPECT_FALSE(process.communicators.at(0).calls.at(0).running);
+  EXPECT_EQ(process.communicators.at(0).calls.at(0).took, 0);
+}
+
 TEST(FlightRecorder, AWaitEndsWithItsCall) {
   const std::shared_ptr<Recorder> recorder = Recorder::make();
   Log log(recorder, {1, 0, 0, 2, "tcp"});

@@ -2,6 +2,7 @@
 // is over when nothing of it is left in the process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -58,6 +59,10 @@ bool every_collective(Communicator& c) {
       for (int rank = 0; rank < c.size(); ++rank) expected += element(rank, i);
       if (sums[i] != expected) return false;
     }
+    std::vector<std::uint32_t> part(count);
+    if (!c.reduce_scatter(mine.data(), part.data(), count, type, ReduceOp::sum).ok()) return false;
+    if (!std::equal(part.begin(), part.end(), sums.begin() + static_cast<long>(me * count)))
+      return false;
     auto copy = mine;
     if (!c.broadcast(copy.data(), copy.data(), copy.size(), type, c.size() - 1).ok()) return false;
     for (std::size_t i = 0; i < copy.size(); ++i)

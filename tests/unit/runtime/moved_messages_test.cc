@@ -38,6 +38,46 @@ TEST(MovedMessages, ThoseBehindItAreTakenWhole) {
   EXPECT_EQ(moved.shown, 0U);
 }
 
+// Of a reduce_scatter in long frames, of which half as many bytes come at a time as are summed at
+// once, and then more.
+Calls sums_as_they_come(Moved& moved, std::size_t bytes_at_a_time) {
+  moved.bytes_at_a_time = bytes_at_a_time;
+  Calls calls{Collective::reduce_scatter, "direct"};
+  calls.frame_bytes = 4 * kFrameBytes;
+  calls.moved = &moved;
+  return calls;
+}
+
+TEST(MovedMessages, WhatHasComeIsAdded) {
+  for (const int ranks : {2, 3})
+    for (const bool in_place : {false, true})
+      for (const std::size_t at_a_time : {kFrameBytes / 2, 2 * kFrameBytes + 8}) {
+        Moved moved;
+        Rounds rounds(sums_as_they_come(moved, at_a_time), ranks, 30'011, in_place);
+        for (std::size_t call = 0; call < kCalls; ++call)
+          ASSERT_NO_FATAL_FAILURE(rounds.all_the_general_way());
+        if (ranks > 2) continue;  // their sums have more messages than one
+        const std::size_t sums = at_a_time < kFrameBytes ? 3 : 0;  // before the frame is whole
+        EXPECT_EQ(moved.parts, 2 * kCalls * (1 + sums)) << "the record of each, and those";
+        EXPECT_EQ(moved.shown, 2 * kCalls) << "each once, when it was whole";
+      }
+}
+
+// It may show when most of it has been added already.
+TEST(MovedMessages, WhatIsNotAsLongAsItIsDueIsAnError) {
+  for (const int longer : {-8, 8}) {
+    Moved moved;
+    moved.longer = longer;
+    Rounds rounds(sums_as_they_come(moved, kFrameBytes / 2), 2, 30'011, false);
+    rounds.one_that_fails();
+    for (const Rank rank : {0, 1}) {
+      const Status status = rounds.executor(rank).status();
+      EXPECT_EQ(status.code(), StatusCode::mismatch) << longer;
+      EXPECT_NE(status.message().find("were due"), std::string::npos) << status.message();
+    }
+  }
+}
+
 // Sums are made of what a queue shows, and only their results may go to memory.
 TEST(MovedMessages, WhatIsAddedIsNotTaken) {
   const Moved moved = moved_in(Collective::all_reduce, 10'007, false);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "runtime/flight/ticks.hpp"
 #include "tutti/tutti.hpp"
 #include "unit/runtime/rounds.hpp"
 
@@ -123,7 +124,7 @@ TEST_P(RoomForRound, IsWaitedFor) {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = contribution(0, i);
     Call call = rounds.next(0);
     ASSERT_TRUE(root.post_again(call, rounds.plan(0)));
-    complete = root.end_again(root.find_again(0));
+    complete = root.end_again(rounds.find(0, 0));
   }
   ASSERT_FALSE(complete) << "queues are bounded";
   EXPECT_FALSE(root.done());
@@ -145,9 +146,29 @@ TEST(OneRound, AFailureIsHeardOf) {
   rounds.executor(1).fail(Status(StatusCode::aborted, "no more", 1));
   rounds.count_a_call();
   ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
-  EXPECT_FALSE(rounds.executor(0).end_again(rounds.executor(0).find_again(0)));
+  EXPECT_FALSE(rounds.executor(0).end_again(rounds.find(0, 0)));
   EXPECT_EQ(rounds.executor(0).status().code(), StatusCode::aborted);
   EXPECT_FALSE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+}
+
+// So that a call made again reads the clock once, before it looks: whoever missed something tells
+// when, and who found all at once, or does much afterwards, does not.
+TEST(OneRound, TellsWhenItLastMissedSomething) {
+  Rounds rounds({Collective::broadcast, "direct"}, 2, 5, true);
+  rounds.all_the_general_way();
+  rounds.count_a_call();
+  const std::uint64_t begun = flight::ticks();
+  ASSERT_TRUE(rounds.executor(1).post_again(rounds.next(1), rounds.plan(1)));
+  std::uint64_t missed_at = 1;
+  EXPECT_FALSE(rounds.executor(1).find_again(3, missed_at));
+  EXPECT_GE(missed_at, begun);
+  EXPECT_LE(missed_at, flight::ticks());
+  ASSERT_TRUE(rounds.executor(0).post_again(rounds.next(0), rounds.plan(0)));
+  EXPECT_TRUE(rounds.executor(0).end_again(rounds.find(0, 0)));
+  missed_at = 1;
+  EXPECT_TRUE(rounds.executor(1).find_again(3, missed_at));
+  EXPECT_EQ(missed_at, 1);
+  EXPECT_TRUE(rounds.executor(1).end_again(true));
 }
 
 // ---- Communicators ----

@@ -112,6 +112,10 @@ class Rounds {
   }
   PrivateTransport::Imports& imports(Rank rank) { return private_[idx(rank)]->imports(); }
   Executor& executor(Rank rank) { return *executors_[idx(rank)]; }
+  bool find(Rank rank, int looks) {
+    std::uint64_t missed_at = 0;
+    return executor(rank).find_again(looks, missed_at);
+  }
   const collectives::Plan& plan(Rank rank) const { return plans_[idx(rank)]; }
   // What `by` was told by `from`.
   std::uint64_t heard(Rank by, Rank from, Signal which) {
@@ -143,7 +147,7 @@ class Rounds {
     for (Rank i = 0; i < shape_.ranks; ++i) {
       const std::size_t r = idx((first + i) % shape_.ranks);
       EXPECT_TRUE(executors_[r]->post_again(next(static_cast<Rank>(r)), plans_[r]));
-      const bool all_there = executors_[r]->find_again(0);
+      const bool all_there = find(static_cast<Rank>(r), 0);
       EXPECT_EQ(executors_[r]->end_again(all_there), all_there);
       found += all_there ? 1 : 0;
     }
@@ -172,7 +176,7 @@ class Rounds {
           executors_[r]->advance();
           continue;
         }
-        const bool all_there = left[r]-- > 0 && executors_[r]->find_again(0);
+        const bool all_there = left[r]-- > 0 && find(static_cast<Rank>(r), 0);
         if (!all_there && left[r] >= 0) {
           any = true;
           continue;
@@ -193,7 +197,7 @@ class Rounds {
       Executor& executor = *executors_[idx(r)];
       const Call call = next(r);
       if (executor.post_again(call, plans_[idx(r)]))
-        executor.end_again(executor.find_again(1));
+        executor.end_again(find(r, 1));
       else
         EXPECT_TRUE(executor.start(call, plans_[idx(r)]).ok() || !executor.status().ok());
     }
@@ -246,12 +250,11 @@ class Rounds {
   }
 
   void check(Rank rank) const {
+    const auto right = [&](std::size_t i) { return expected(shape_, rank, i, kUntouched); };
+    const std::size_t count = output_elements(shape_);
+    if (in_place_ && count > 0 && right(0) == kUntouched) return;  // there is the rank's own input
     const auto* output = reinterpret_cast<const std::int64_t*>(buffers_[idx(rank)].output);
-    for (std::size_t i = 0; i < output_elements(shape_); ++i) {
-      const std::int64_t right = expected(shape_, rank, i, kUntouched);
-      if (in_place_ && right == kUntouched) return;  // what lies there is the rank's own input
-      ASSERT_EQ(output[i], right) << "rank " << rank << ", " << i;
-    }
+    ASSERT_TRUE(all_are(output, count, right)) << "rank " << rank;
   }
 
   Shape shape_;
@@ -290,7 +293,7 @@ inline void expect_that_another_call_is_a_mismatch(Rounds& rounds) {
   other.sign();
   ASSERT_TRUE(rounds.executor(1).post_again(other, rounds.plan(1)));
   for (const Rank rank : {0, 1}) {
-    EXPECT_FALSE(rounds.executor(rank).find_again(3));
+    EXPECT_FALSE(rounds.find(rank, 3));
     EXPECT_FALSE(rounds.executor(rank).end_again(false));
     for (int turn = 0; turn < 5 && !rounds.executor(rank).done(); ++turn)
       rounds.executor(rank).advance();

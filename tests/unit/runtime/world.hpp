@@ -3,6 +3,8 @@
 // told here independently of any schedule.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -93,6 +95,18 @@ inline std::int64_t expected(const Shape& s, Rank rank, std::size_t i, std::int6
       return untouched;
   }
   return untouched;
+}
+
+// Whether each value is what `right` says of its index. A macro for each would be most of a test's
+// time where the thread sanitizer looks at all that it does.
+template <class Right>
+::testing::AssertionResult all_are(const std::int64_t* values, std::size_t count,
+                                   const Right& right) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (values[i] != right(i))
+      return ::testing::AssertionFailure()
+             << "element " << i << " is " << values[i] << ", not " << right(i);
+  return ::testing::AssertionSuccess();
 }
 
 // Buffers of one rank, in place or not. Memory comes from `allocate` so that tests can choose
