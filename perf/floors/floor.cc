@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kInCache = 8192;  // of partial sums, so that they stay next to the core
 constexpr std::size_t kStreamedFrom = std::size_t{256} << 10;
+constexpr std::size_t kPagedFrom = std::size_t{32} << 10;
 
 void offset_all(Few& few, const Few& bases, std::size_t at) {
   few = Few();
@@ -54,13 +55,14 @@ Part half(std::size_t bytes, int worker) {
 
 std::vector<Stores> stores_for(std::size_t block_bytes) {
   if (block_bytes < kLine) return {Stores::plain};
-  if (block_bytes < kStreamedFrom || block_bytes % kLine != 0)
-    return {Stores::plain, Stores::claimed};
-  return {Stores::plain, Stores::claimed, Stores::streamed};
+  std::vector<Stores> all{Stores::plain, Stores::claimed};
+  if (block_bytes >= kPagedFrom) all.push_back(Stores::paged);
+  if (block_bytes >= kStreamedFrom && block_bytes % kLine == 0) all.push_back(Stores::streamed);
+  return all;
 }
 
 std::string named(const char* way, Stores stores) {
-  constexpr const char* kNames[] = {"", ", claimed", ", streamed"};
+  constexpr const char* kNames[] = {"", ", claimed", ", paged", ", streamed"};
   return std::string(way) + kNames[static_cast<int>(stores)];
 }
 

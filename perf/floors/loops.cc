@@ -24,7 +24,9 @@ using Vector = hn::Vec<Words>;
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kPagesInTurn = 4;
+constexpr std::size_t kStreamedPages = 4;
+constexpr std::size_t kPages = 8;
+constexpr std::size_t kPageStep = 256;  // of each of them
 constexpr std::size_t kClaimAhead = 1024;
 
 HWY_INLINE Vector load(const std::byte* from) {
@@ -107,21 +109,27 @@ HWY_INLINE void line(Places to, const std::byte* a, const std::byte* b, std::siz
       store<kStores>(values[i], to.second + at + i * kBytes);
 }
 
-template <class Load, bool kTwo>
+// As many pages in turn, so many bytes of each; what is left of them is for the caller.
+template <class Load, Stores kStores, bool kTwo, std::size_t kTurns, std::size_t kStep>
 HWY_INLINE std::size_t pages_in_turn(Places to, const std::byte* a, const std::byte* b,
-                                     std::size_t bytes) {
-  std::size_t at = 0;
-  for (; at + kPagesInTurn * kPage <= bytes; at += kPagesInTurn * kPage)
-    for (std::size_t in_page = 0; in_page < kPage; in_page += kLine)
-      for (std::size_t page = at; page < at + kPagesInTurn * kPage; page += kPage)
-        line<Load, Stores::streamed, kTwo>(to, a, b, page + in_page);
+                                     std::size_t at, std::size_t bytes) {
+  for (; at + kTurns * kPage <= bytes; at += kTurns * kPage)
+    for (std::size_t in_page = 0; in_page < kPage; in_page += kStep)
+      for (std::size_t page = at; page < at + kTurns * kPage; page += kPage)
+        for (std::size_t step = page + in_page; step < page + in_page + kStep; step += kLine)
+          line<Load, kStores, kTwo>(to, a, b, step);
   return at;
 }
 
 template <class Load, Stores kStores, bool kTwo>
 void run(Places to, const std::byte* a, const std::byte* b, std::size_t bytes) {
   std::size_t at = 0;
-  if constexpr (kStores == Stores::streamed) at = pages_in_turn<Load, kTwo>(to, a, b, bytes);
+  if constexpr (kStores == Stores::streamed)
+    at = pages_in_turn<Load, kStores, kTwo, kStreamedPages, kLine>(to, a, b, at, bytes);
+  if constexpr (kStores == Stores::paged) {
+    at = pages_in_turn<Load, kStores, kTwo, kPages, kPageStep>(to, a, b, at, bytes);
+    at = pages_in_turn<Load, kStores, kTwo, 2, kPageStep>(to, a, b, at, bytes);
+  }
   for (; at + kLine <= bytes; at += kLine) {
     if constexpr (kStores == Stores::claimed) {
       __builtin_prefetch(to.first + at + kClaimAhead, 1);
@@ -154,6 +162,8 @@ void run(Places to, const std::byte* a, const std::byte* b, std::size_t bytes, S
     run<Load, Stores::streamed>(to, a, b, bytes);
   else if (stores == Stores::claimed)
     run<Load, Stores::claimed>(to, a, b, bytes);
+  else if (stores == Stores::paged)
+    run<Load, Stores::paged>(to, a, b, bytes);
   else
     run<Load, Stores::plain>(to, a, b, bytes);
 }

@@ -13,6 +13,7 @@ using comparison::Type;
 enum class Stores {
   plain,
   claimed,   // asks for a cache line some time before it stores there
+  paged,     // through the caches as plain ones, eight pages in turn
   streamed,  // past the caches, four pages in turn
 };
 

@@ -19,7 +19,7 @@ using kernels::StoreHint;
 // goes its way.
 void Executor::choose_stores() {
   finds_out_ = peers_read_at_once_ && neighbours_.empty() && !attaches() &&
-               result_bytes_ >= StreamChoice::kLeastBytes &&
+               StreamChoice::may_stream(call_.signature.collective, result_bytes_) &&
                result_bytes_ < options_.streaming_bytes;
   streaming_ = finds_out_ ? stream_choice_.streams(call_.signature.collective, result_bytes_)
                           : result_bytes_ >= options_.streaming_bytes;
@@ -35,12 +35,15 @@ void Executor::forget_sources() {
   source_pointers_.clear();
   attached_sources_.clear();
   any_attached_ = false;
-  source_is_far_ = false;
+  source_is_far_ = source_is_loaded_ = false;
 }
 
 void Executor::add_source(const CallOperand& operand, const std::byte* source) {
   source_pointers_.add(source);
-  source_is_far_ |= operand.is_message && !peers_[operand.stream].is_neighbour;
+  if (operand.is_message && !peers_[operand.stream].is_neighbour) {
+    source_is_far_ = true;
+    source_is_loaded_ |= operand.way == Way::pull;
+  }
   if (!attaches()) [[likely]]
     return;
   const bool attached = is_attached(operand);
@@ -98,8 +101,11 @@ void Executor::store_own(StepKind kind, bool finish, std::size_t elements) {
     return store(kind, finish, elements, StoreHint::cached);
   if (options_.stores) return store(kind, finish, elements, *options_.stores);
   using Kind = StoreChoice::Kind;
-  const Kind copy = source_is_far_ ? Kind::fetched_copy : Kind::own_copy;
-  const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : Kind::own_sum);
+  const Kind copy = source_is_loaded_ ? Kind::loaded_copy
+                    : source_is_far_  ? Kind::fetched_copy
+                                      : Kind::own_copy;
+  const Kind sum = source_is_loaded_ ? Kind::loaded_sum : Kind::own_sum;
+  const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : sum);
   const std::uint64_t begun = stores_.wants_time() ? flight::ticks() : 0;
   store(kind, finish, elements, way);
   if (begun != 0) stores_.took(flight::ticks() - begun);

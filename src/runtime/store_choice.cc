@@ -16,10 +16,16 @@ using Kind = StoreChoice::Kind;
 constexpr double kPastToBuffers = 0.8;
 constexpr double kPastToQueues = 0.4;
 constexpr double kByString = 0.95;
-constexpr double kUnclaimed = 0.97;
+// These leave the same in the caches as the loop, so that no more counts.
+constexpr double kUnclaimed = 1;
+constexpr double kPaged = 1;
 constexpr double kSumsToQueuesByString = 0.8;  // as they are read at once, and were read twice here
 
-bool is_own_copy(Kind kind) { return kind == Kind::own_copy || kind == Kind::fetched_copy; }
+bool is_own_copy(Kind kind) {
+  return kind == Kind::own_copy || kind == Kind::fetched_copy || kind == Kind::loaded_copy;
+}
+bool is_own_sum(Kind kind) { return kind == Kind::own_sum || kind == Kind::loaded_sum; }
+bool is_loaded(Kind kind) { return kind == Kind::loaded_copy || kind == Kind::loaded_sum; }
 bool is_queued(Kind kind) { return kind == Kind::queued_copy || kind == Kind::queued_sum; }
 
 }  // namespace
@@ -28,9 +34,9 @@ bool is_queued(Kind kind) { return kind == Kind::queued_copy || kind == Kind::qu
 StoreHint StoreChoice::hint_of(std::size_t way, Kind kind) {
   constexpr std::array kWays = {StoreHint::cached, StoreHint::streaming, StoreHint::string,
                                 StoreHint::unclaimed};
-  constexpr std::array kOfOwnCopies = {StoreHint::cached, StoreHint::string};
-  constexpr std::array kOfOwnSums = {StoreHint::cached, StoreHint::unclaimed};
-  if (kind == Kind::own_sum) return kOfOwnSums[way];
+  constexpr std::array kOfOwnCopies = {StoreHint::cached, StoreHint::string, StoreHint::paged};
+  constexpr std::array kOfOwnSums = {StoreHint::cached, StoreHint::unclaimed, StoreHint::paged};
+  if (is_own_sum(kind)) return kOfOwnSums[way];
   return is_own_copy(kind) ? kOfOwnCopies[way] : kWays[way];
 }
 
@@ -40,8 +46,9 @@ StoreChoice::Sizes StoreChoice::sizes_of(Kind kind) {
   const bool is_sum = kind == Kind::pushed_sum || kind == Kind::queued_sum;
   QuickestWay::Manner manner{.worth = {1, past, by_string, kUnclaimed},
                              .ways = is_sum ? std::size_t{4} : 3};
-  if (is_own_copy(kind)) manner = {.worth = {1, kByString}};
-  if (kind == Kind::own_sum) manner = {.worth = {1, kUnclaimed}};
+  const std::size_t own_ways = is_loaded(kind) ? 3 : 2;
+  if (is_own_copy(kind)) manner = {.worth = {1, kByString, kPaged}, .ways = own_ways};
+  if (is_own_sum(kind)) manner = {.worth = {1, kUnclaimed, kPaged}, .ways = own_ways};
   Sizes sizes;
   sizes.fill(QuickestWay(manner));
   return sizes;

@@ -8,7 +8,9 @@
 // caches, and a virtual machine may be moved from one to the other at any moment, without being
 // told. So each size of store is tried all ways (quickest_way.hpp). Sums through the caches ask for
 // the lines that they are going to fill ahead, or not: where another core had them, that halves the
-// time of a sum; where what is added is far away, it takes the place of that in the queue.
+// time of a sum; where what is added is far away, it takes the place of that in the queue. What is
+// loaded from another rank's buffer may go through several pages in turn, which lets a processor
+// that asks by itself for the lines that follow do so in each of them.
 //
 // Source: pairs of cores of two EPYC machines, all_gather of 64 KiB (half of it stored by each):
 // 0.8 us through the caches on one; 4.6 us through and 1.9 us past them on the other. Of a third,
@@ -32,8 +34,9 @@ class StoreChoice {
   // (transport/fifo/outbox.hpp).
   static constexpr std::size_t kLeastBytes = std::size_t{4} << 10;
 
-  // What is done, and where it is stored: in another rank's buffer, in a queue, or in the own
-  // buffers; copies into these are of what lies there, or of what another core has stored. Sums
+  // What is done, and where it is stored: in another rank's buffer (pushed), in a queue (queued),
+  // or in the own buffers. These take what lies in them (own) or what another core has put into a
+  // queue (fetched; sums of it count as own), or what is in another rank's buffer (loaded). Sums
   // take longer than copies; what is in a queue is read at once, and by another core, which has to
   // fetch it from memory if it was stored past the caches.
   enum class Kind : std::uint8_t {
@@ -41,9 +44,11 @@ class StoreChoice {
     queued_copy,
     own_copy,
     fetched_copy,
+    loaded_copy,
     pushed_sum,
     queued_sum,
-    own_sum
+    own_sum,
+    loaded_sum
   };
 
   // Which way the next store of so many bytes goes. What is stored in the own buffers never goes
@@ -58,7 +63,7 @@ class StoreChoice {
 
  private:
   static constexpr std::size_t kSizes = 16;  // by powers of two
-  static constexpr std::size_t kKinds = 7;
+  static constexpr std::size_t kKinds = 9;
   using Sizes = std::array<QuickestWay, kSizes>;
 
   static Sizes sizes_of(Kind kind);

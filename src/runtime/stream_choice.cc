@@ -9,7 +9,7 @@
 namespace tutti::runtime {
 
 bool StreamChoice::streams(Collective collective, std::size_t bytes) {
-  TUTTI_ASSERT(bytes >= kLeastBytes, "smaller results go through the caches");
+  TUTTI_ASSERT(may_stream(collective, bytes), "shorter results go through the caches");
   if (!kinds_) {
     kinds_ = std::make_unique<Kinds>();
     // Calls try two ways of copying at the same time (pull_choice.hpp), one after the other.

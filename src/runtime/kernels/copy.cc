@@ -68,6 +68,17 @@ void copy_cached(const std::byte* source, std::byte* destination, std::size_t by
   std::memcpy(destination + offset, source + offset, bytes - offset);
 }
 
+void copy_paged(const std::byte* source, std::byte* destination, std::size_t bytes) {
+  const Destinations to(&destination, 1);
+  std::size_t offset = plan_start(to, bytes, 1, StoreHint::cached).head;
+  if (offset > 0) copy_few(source, to, 0, offset);
+  offset = pages_in_turn<kBlockBytes>(
+      offset, bytes, [=](std::size_t at) HWY_ATTR { copy_block<false>(source, to, at); });
+  for (; offset + kBlockBytes <= bytes; offset += kBlockBytes)
+    copy_block<false>(source, to, offset);
+  std::memcpy(destination + offset, source + offset, bytes - offset);
+}
+
 // Destinations of one phase.
 void copy_in_phase(const std::byte* source, Destinations destinations, std::size_t bytes) {
   const Start start = plan_start(destinations, bytes, 1, StoreHint::streaming);
@@ -98,6 +109,7 @@ HWY_AFTER_NAMESPACE();
 namespace tutti::runtime::kernels {
 
 HWY_EXPORT(copy_cached);
+HWY_EXPORT(copy_paged);
 HWY_EXPORT(copy_streaming);
 HWY_EXPORT(target_name);
 
@@ -114,6 +126,8 @@ void copy(const std::byte* source, std::span<std::byte* const> destinations, std
     if (destination == source) continue;
     if (bytes < kWorthwhileBytes || stores == StoreHint::string)
       std::memcpy(destination, source, bytes);
+    else if (stores == StoreHint::paged)
+      HWY_DYNAMIC_DISPATCH(copy_paged)(source, destination, bytes);
     else
       HWY_DYNAMIC_DISPATCH(copy_cached)(source, destination, bytes);
   }

@@ -19,10 +19,12 @@ namespace tutti::runtime::kernels {
 // them and that nobody reads soon, much slower for those that do fit. `string` copies as the C
 // library does, whose large copies are the processor's string instruction: it goes through the
 // caches, and need not fetch the lines that it fills. `unclaimed` goes through the caches, too, but
-// asks for no line before it is stored. These are wishes: destinations below 4 KiB, or in place, do
-// not stream, sums know no `string`, and copies nothing that is `unclaimed`.
+// asks for no line before it is stored; `paged` neither, and goes through several pages at once.
+// These are wishes: destinations below 4 KiB, or in place, do not stream; sums know no `string`,
+// and of more than two sources nothing `paged`, which is then `unclaimed`; copies, which ask for no
+// lines, nothing `unclaimed`.
 // Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
-enum class StoreHint : std::uint8_t { cached, streaming, string, unclaimed };
+enum class StoreHint : std::uint8_t { cached, streaming, string, unclaimed, paged };
 
 // One pass: destinations[d][i] = sources[0][i] op sources[1][i] op ..., for every d.
 // Requires: at least one source and one destination; a destination is equal to a source (in

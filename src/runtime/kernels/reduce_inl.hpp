@@ -28,7 +28,7 @@ class Reducer {
   explicit Reducer(const ReduceCall& call)
       : call_(call),
         bends_(call.tree && call.sources.size() > 3),
-        claims_(call.stores != StoreHint::unclaimed) {}
+        claims_(call.stores != StoreHint::unclaimed && call.stores != StoreHint::paged) {}
 
   void run(std::size_t bytes, std::size_t element_bytes) {
     if (bytes <= kBytes) return few(0, bytes);
@@ -95,6 +95,8 @@ class Reducer {
     if constexpr (kLoopsForFew) {
       switch (sources.size()) {
         case 2:
+          if (call_.stores == StoreHint::paged)
+            offset = run_pages(FewSources<2>(sources), offset, bytes);
           return run_fold(FewSources<2>(sources), offset, bytes, streaming);
         case 4:
           return bends_ ? run_fold(FewSources<4, true>(sources), offset, bytes, streaming)
@@ -117,19 +119,28 @@ class Reducer {
     const Destinations destinations = call_.destinations;
     const int divisor = call_.divisor;
     const std::size_t ahead = claims_ ? claim_ahead_bytes(bytes, destinations.size()) : bytes;
-    const std::size_t fetched = fetch_ahead_bytes(bytes);
+    const std::size_t fetched = fetch_ahead_bytes(bytes, kConverts, destinations.size());
     for (; offset + kStepBytes <= bytes; offset += kStepBytes) {
       // Never beyond `bytes`: what lies there may be in use by another core.
       if (offset + kStepBytes + ahead <= bytes)
         claim(destinations, offset + ahead, offset + ahead + kStepBytes);
-      if constexpr (kConverts)
-        if (offset + kStepBytes + fetched <= bytes) fold.fetch(offset + fetched);
+      if (offset + kStepBytes + fetched <= bytes) fold.fetch(offset + fetched);
       for (std::size_t at = offset; at < offset + kStepBytes; at += kBlockBytes)
         store_four<false>(fold(at), divisor, destinations, at);
     }
     for (; kBlockBytes < kStepBytes && offset + kBlockBytes <= bytes; offset += kBlockBytes)
       store_four<false>(fold(offset), divisor, destinations, offset);
     return offset;
+  }
+
+  template <class Fold>
+  std::size_t run_pages(const Fold& fold, std::size_t offset, std::size_t bytes) {
+    const Destinations destinations = call_.destinations;
+    const int divisor = call_.divisor;
+    return pages_in_turn<kStepBytes>(offset, bytes, [&](std::size_t step) HWY_ATTR {
+      for (std::size_t at = step; at < step + kStepBytes; at += kBlockBytes)
+        store_four<false>(fold(at), divisor, destinations, at);
+    });
   }
 
   // Where no lines are asked for ahead, a processor has as many loads under way as it sees of what

@@ -117,18 +117,17 @@ class MemoryRanks {
   }
 
   void check(const Case& c, Rank rank, const Buffers& b) {
+    const bool shared = c.in_place && shares_buffers(c.shape, rank);
+    const auto right = [&](std::size_t i) {
+      const bool was_input = shared && i < b.input_memory.size();
+      return expected(c.shape, rank, i, was_input ? b.input_memory[i] : kUntouched);
+    };
     const auto* output = reinterpret_cast<const std::int64_t*>(b.output);
-    for (std::size_t i = 0; i < output_elements(c.shape); ++i) {
-      const std::int64_t untouched =
-          c.in_place && shares_buffers(c.shape, rank) && i < b.input_memory.size()
-              ? b.input_memory[i]
-              : kUntouched;
-      ASSERT_EQ(output[i], expected(c.shape, rank, i, untouched))
-          << "rank " << rank << " element " << i;
-    }
+    ASSERT_TRUE(all_are(output, output_elements(c.shape), right)) << "rank " << rank;
     if (c.in_place) return;
-    for (std::size_t i = 0; i < b.input_memory.size(); ++i)
-      ASSERT_EQ(b.input_memory[i], contribution(rank, i)) << "input of rank " << rank << " changed";
+    const auto given = [&](std::size_t i) { return contribution(rank, i); };
+    ASSERT_TRUE(all_are(b.input_memory.data(), b.input_memory.size(), given))
+        << "input of rank " << rank << " changed";
   }
 
   std::vector<std::unique_ptr<Transport>> transports;
@@ -219,14 +218,14 @@ TEST(Executor, WhatIsStreamedIsTheSame) {
 // Whichever way large stores go to other ranks, and whether or not the rest is streamed.
 TEST(Executor, WhicheverWayItIsStoredItIsTheSame) {
   using kernels::StoreHint;
-  constexpr std::size_t kFrame = std::size_t{64} << 10;
+  constexpr std::size_t kFrame = std::size_t{32} << 10;
   for (const std::size_t streaming_bytes : {std::size_t{0}, std::size_t{1} << 30})
-    for (const auto way :
-         {StoreHint::cached, StoreHint::streaming, StoreHint::string, StoreHint::unclaimed})
+    for (const auto way : {StoreHint::cached, StoreHint::streaming, StoreHint::string,
+                           StoreHint::unclaimed, StoreHint::paged})
       for (const int ranks : {2, 3}) {
         MemoryRanks world(ranks, nullptr,
                           {.streaming_bytes = streaming_bytes, .stores = way, .pulls = {}}, kFrame);
-        ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 20011, kFrame));
+        ASSERT_NO_FATAL_FAILURE(run_all(world, ranks, 10007, kFrame));
       }
 }
 

@@ -57,12 +57,14 @@ TEST_P(KernelsCopy, StoresTheSourceEverywhereAndNothingElse) {
           check_copy(bytes, copies, shift, step, StoreHint::cached);
           check_copy(bytes, copies, shift, step, StoreHint::streaming);
           check_copy(bytes, copies, shift, step, StoreHint::string);
+          check_copy(bytes, copies, shift, step, StoreHint::paged);
           if (HasFatalFailure()) return;
         }
 }
 
 TEST_P(KernelsCopy, OntoItselfChangesNothing) {
-  for (StoreHint stores : {StoreHint::cached, StoreHint::streaming, StoreHint::string}) {
+  for (StoreHint stores :
+       {StoreHint::cached, StoreHint::streaming, StoreHint::string, StoreHint::paged}) {
     std::vector<std::byte> data = pattern(1003);
     std::vector<std::byte> other(1003);
     std::byte* const itself[] = {data.data()};

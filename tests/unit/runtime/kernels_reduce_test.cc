@@ -32,13 +32,14 @@ enum class Layout {
   odd_addresses,
   in_place,
   unclaimed,
+  paged,
   streaming,
   streaming_in_place,
   streaming_apart,  // at different distances from a cache line
 };
 constexpr Layout kLayouts[] = {
-    Layout::aligned,   Layout::odd_addresses,      Layout::in_place,       Layout::unclaimed,
-    Layout::streaming, Layout::streaming_in_place, Layout::streaming_apart};
+    Layout::aligned, Layout::odd_addresses, Layout::in_place,           Layout::unclaimed,
+    Layout::paged,   Layout::streaming,     Layout::streaming_in_place, Layout::streaming_apart};
 
 bool is_in_place(Layout layout) {
   return layout == Layout::in_place || layout == Layout::streaming_in_place;
@@ -172,6 +173,7 @@ class Comparison {
     call.destinations = {to.data(), destinations};
     call.stores = is_streaming(layout)          ? StoreHint::streaming
                   : layout == Layout::unclaimed ? StoreHint::unclaimed
+                  : layout == Layout::paged     ? StoreHint::paged
                                                 : StoreHint::cached;
     reduce(call);
     for (std::size_t d = 0; d < destinations; ++d) check(call, *results[d], d, layout, expected);

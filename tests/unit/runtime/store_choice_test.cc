@@ -19,9 +19,11 @@ struct Costs {
   std::uint64_t past = 1;
   std::uint64_t by_string = 1'000'000;
   std::uint64_t unclaimed = 1'000'000;
+  std::uint64_t paged = 1'000'000;
 
   std::uint64_t of(StoreHint way) const {
     if (way == StoreHint::unclaimed) return unclaimed;
+    if (way == StoreHint::paged) return paged;
     return way == StoreHint::cached ? through : way == StoreHint::streaming ? past : by_string;
   }
 };
@@ -60,7 +62,7 @@ TEST(StoreChoice, BeginsThroughTheCachesAndTriesAllWays) {
 }
 
 TEST(StoreChoice, OwnBuffersStayInTheCaches) {
-  for (const Kind kind : {Kind::own_copy, Kind::fetched_copy}) {
+  for (const Kind kind : {Kind::own_copy, Kind::fetched_copy, Kind::loaded_copy}) {
     StoreChoice choice;
     EXPECT_EQ(past(choice, {100, 1, 10}, 1000, kBytes, kind), 0);
     EXPECT_GE(by_string(choice, {100, 1, 10}, 1000, kind), 980);
@@ -70,19 +72,36 @@ TEST(StoreChoice, OwnBuffersStayInTheCaches) {
 
 // Another core's, too, which may go past the caches as well.
 TEST(StoreChoice, SumsMayAskForNoLinesAhead) {
-  for (const Kind kind : {Kind::own_sum, Kind::pushed_sum, Kind::queued_sum}) {
+  for (const Kind kind : {Kind::own_sum, Kind::loaded_sum, Kind::pushed_sum, Kind::queued_sum}) {
     const auto unclaimed = [&](const Costs& costs) {
       StoreChoice choice;
       return count(StoreHint::unclaimed, choice, costs, 1000, kBytes, kind);
     };
-    EXPECT_GE(unclaimed({100, 100, 100, 95}), 960);
-    EXPECT_LE(unclaimed({100, 100, 100, 98}), 30) << "not worth it";
+    EXPECT_GE(unclaimed({100, 100, 100, 98}), 960);
+    EXPECT_LE(unclaimed({100, 100, 100, 102}), 30) << "not worth it";
   }
   StoreChoice own;
   EXPECT_EQ(past(own, {100, 1, 1, 50}, 1000, kBytes, Kind::own_sum), 0);
   StoreChoice copies;
   EXPECT_EQ(count(StoreHint::unclaimed, copies, {100, 100, 100, 1}, 1000, kBytes, Kind::own_copy),
             0);
+}
+
+// And nothing else, which would try it for nothing.
+TEST(StoreChoice, WhatIsLoadedMayGoThroughSeveralPagesAtOnce) {
+  const auto paged = [&](Kind kind, std::uint64_t cost) {
+    StoreChoice choice;
+    return count(StoreHint::paged, choice, {100, 100, 100, 100, cost}, 1000, kBytes, kind);
+  };
+  for (const Kind kind : {Kind::loaded_copy, Kind::loaded_sum}) {
+    EXPECT_GE(paged(kind, 93), 960);
+    EXPECT_LE(paged(kind, 102), 30) << "not worth it";
+    StoreChoice choice;
+    EXPECT_EQ(past(choice, {100, 1, 100, 100, 50}, 1000, kBytes, kind), 0);
+  }
+  for (const Kind kind : {Kind::own_copy, Kind::fetched_copy, Kind::own_sum, Kind::pushed_copy,
+                          Kind::pushed_sum, Kind::queued_copy, Kind::queued_sum})
+    EXPECT_EQ(paged(kind, 1), 0);
 }
 
 TEST(StoreChoice, TheQuickestOfThreeIsKept) {

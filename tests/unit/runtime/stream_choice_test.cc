@@ -37,6 +37,22 @@ TEST(StreamChoice, ItMustBeWorthIt) {
   EXPECT_LE(streamed(choice, Collective::all_gather, 8 * kMiB, 100, 1000, 970), 15);
 }
 
+TEST(StreamChoice, SumsMayGoPastTheCachesEarlier) {
+  EXPECT_FALSE(StreamChoice::may_stream(Collective::reduce_scatter, kMiB - 1));
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast}) {
+    EXPECT_FALSE(StreamChoice::may_stream(collective, 4 * kMiB - 1));
+    EXPECT_TRUE(StreamChoice::may_stream(collective, 4 * kMiB));
+  }
+  for (const std::size_t bytes : {kMiB, 2 * kMiB, 4 * kMiB}) {
+    StreamChoice choice;
+    streamed(choice, Collective::reduce_scatter, bytes, 20, 1000, 970);
+    EXPECT_LE(streamed(choice, Collective::reduce_scatter, bytes, 100, 1000, 970), 15);
+    StreamChoice much;
+    streamed(much, Collective::reduce_scatter, bytes, 20, 1000, 920);
+    EXPECT_GE(streamed(much, Collective::reduce_scatter, bytes, 100, 1000, 920), 85);
+  }
+}
+
 // Others disturb some calls in a row, and the first one that does not stream after some that did
 // finds nothing in the caches.
 TEST(StreamChoice, DisturbancesAreGotOver) {
