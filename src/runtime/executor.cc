@@ -341,9 +341,12 @@ bool Executor::send_arrival(std::size_t peer) {
   const std::span<std::byte> room = endpoint.reserve(direct ? kDirectArrivalBytes : kArrivalBytes);
   if (room.data() == nullptr) return false;
   std::memcpy(room.data(), call_.record.data(), kArrivalBytes);
-  const std::size_t bytes =
-      direct ? encode_memory(export_memory(peer), copies_, room.data() + kArrivalBytes)
-             : kArrivalBytes;
+  std::size_t bytes = kArrivalBytes;
+  if (direct) {
+    const MemoryReferences memory = export_memory(peer);
+    if (leads_ && own_is_plain_) propose_for_plain();
+    bytes = encode_memory(memory, copies_, room.data() + kArrivalBytes);
+  }
   endpoint.commit(static_cast<std::uint32_t>(FrameTag::arrival), bytes);
   p.arrival_sent = true;
   if (call_.signature.direct) program_->decide_offers(peer, p.mine);

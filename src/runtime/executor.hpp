@@ -217,6 +217,7 @@ class Executor {
   bool agrees_on_copies(std::size_t peer, CopyWays theirs);
   CopyWay agreed_way() const;
   CopyWay second_way(bool plain);
+  void propose_for_plain();
   bool may_choose() const { return two_programs_ || attachable_; }
   bool repeats(const Call& call, const collectives::Plan& plan, const SharedProgram& program) const;
   // Of plans that alternate (executor_twins.cc).
@@ -560,8 +561,10 @@ class Executor {
   Pointers<std::byte> destination_pointers_;
   Pointers<std::byte> far_pointers_;  // destinations that go to other cores
   bool far_is_queued_ = false;        // at least one of them is in a queue
-  bool source_is_far_ = false;        // at least one source was stored by another core
-  bool source_is_loaded_ = false;     // from another rank's buffer
+  // Where sources lie: in own buffers; in a queue, where another core stored them; or in another
+  // rank's buffer. Of several, the farthest.
+  enum class Sources : std::uint8_t { own, fetched, loaded };
+  Sources sources_are_ = Sources::own;
   // In calls that attach: the source lies in that peer's process; null: it does not.
   std::vector<Endpoint*> attached_sources_;
   std::vector<std::pair<Endpoint*, std::byte*>> attached_destinations_;

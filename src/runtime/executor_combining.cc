@@ -73,7 +73,7 @@ void Executor::store_sum() {
   if (combining_.keeps_copy()) destination_pointers_.add(combining_.copy_of_sum());
   far_pointers_.clear();
   far_is_queued_ = true;
-  source_is_far_ = source_is_loaded_ = false;
+  sources_are_ = Sources::own;
   if (elements * element_bytes_ > StoreChoice::kLeastBytes) {
     far_pointers_.add(combining_.sum());
     return store_where_quicker(StepKind::reduce, false, elements);
@@ -118,7 +118,7 @@ void Executor::end_combining() {
   }
   destination_pointers_.clear();
   destination_pointers_.add(call_.output);
-  source_is_far_ = true;
+  sources_are_ = Sources::fetched;
   if (call_.signature.count > 0) store_own(StepKind::reduce, true, call_.signature.count);
   finished_ = true;
   if (has_plans_) note_plan();

@@ -1,5 +1,7 @@
 // How a call copies where there are two ways of it (pull_choice.hpp): what this rank does in it,
 // what it says of the next one where it leads, and what it hears.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "runtime/executor.hpp"
@@ -46,6 +48,18 @@ CopyWay Executor::agreed_way() const {
 CopyWay Executor::second_way(bool plain) {
   if (plain && attachable_ && transport_.all_attached()) return CopyWay::attached;
   return two_programs_ ? CopyWay::pulled : CopyWay::stored;
+}
+
+// The first call of a kind has proposed what the next one does before its memory was known. Of long
+// calls there may be few, so it proposes again, unless a peer has heard it.
+// Requires  this rank leads, and its memory is plain.
+void Executor::propose_for_plain() {
+  if (pull_choice_.met_plain() || second_way(true) != CopyWay::attached ||
+      std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.arrival_sent; }))
+    return;
+  pull_choice_.met(true);
+  copies_.next = pull_choice_.propose(CopyWay::attached);
+  pull_choice_.heard(copies_.next);
 }
 
 // Takes the word of the rank that leads.

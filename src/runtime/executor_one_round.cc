@@ -192,10 +192,11 @@ void Executor::run_action(const OneRound::Action& action, std::byte* to) {
     return copy_one(action);
   source_pointers_.clear();
   destination_pointers_.clear();
-  source_is_far_ = source_is_loaded_ = false;
+  sources_are_ = Sources::own;
   for (std::uint32_t i = action.sources; i < action.destinations; ++i) {
     const OneRound::Place& from = round_->place(i);
-    source_is_far_ |= from.peer != OneRound::kOwn && !peers_[from.peer].is_neighbour;
+    if (from.peer != OneRound::kOwn && !peers_[from.peer].is_neighbour)
+      sources_are_ = Sources::fetched;
     source_pointers_.add(find_source(from));
   }
   for (std::uint32_t i = action.destinations; i < action.end; ++i) {

@@ -35,15 +35,14 @@ void Executor::forget_sources() {
   source_pointers_.clear();
   attached_sources_.clear();
   any_attached_ = false;
-  source_is_far_ = source_is_loaded_ = false;
+  sources_are_ = Sources::own;
 }
 
 void Executor::add_source(const CallOperand& operand, const std::byte* source) {
   source_pointers_.add(source);
-  if (operand.is_message && !peers_[operand.stream].is_neighbour) {
-    source_is_far_ = true;
-    source_is_loaded_ |= operand.way == Way::pull;
-  }
+  if (operand.is_message && !peers_[operand.stream].is_neighbour)
+    sources_are_ =
+        std::max(sources_are_, operand.way == Way::pull ? Sources::loaded : Sources::fetched);
   if (!attaches()) [[likely]]
     return;
   const bool attached = is_attached(operand);
@@ -101,10 +100,11 @@ void Executor::store_own(StepKind kind, bool finish, std::size_t elements) {
     return store(kind, finish, elements, StoreHint::cached);
   if (options_.stores) return store(kind, finish, elements, *options_.stores);
   using Kind = StoreChoice::Kind;
-  const Kind copy = source_is_loaded_ ? Kind::loaded_copy
-                    : source_is_far_  ? Kind::fetched_copy
-                                      : Kind::own_copy;
-  const Kind sum = source_is_loaded_ ? Kind::loaded_sum : Kind::own_sum;
+  const bool loaded = sources_are_ == Sources::loaded;
+  const Kind copy = loaded                             ? Kind::loaded_copy
+                    : sources_are_ == Sources::fetched ? Kind::fetched_copy
+                                                       : Kind::own_copy;
+  const Kind sum = loaded ? Kind::loaded_sum : Kind::own_sum;
   const StoreHint way = stores_.choose(bytes, kind == StepKind::copy ? copy : sum);
   const std::uint64_t begun = stores_.wants_time() ? flight::ticks() : 0;
   store(kind, finish, elements, way);

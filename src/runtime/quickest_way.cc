@@ -30,8 +30,8 @@ std::size_t QuickestWay::untried() const {
   if (*least >= first_tries()) return manner_.ways;
   if (manner_.first_tries == FirstTries::by_turns)
     return static_cast<std::size_t>(least - tries.begin());
-  std::size_t way = 0;
-  while (tries_[way] >= first_tries()) ++way;
+  std::size_t way = manner_.row_begins;
+  while (tries_[way] >= first_tries()) way = (way + 1) % manner_.ways;
   return way;
 }
 

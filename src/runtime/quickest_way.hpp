@@ -23,6 +23,7 @@ class QuickestWay {
     // Of the first way's time, what each may take to be as good as it.
     std::array<double, kMostWays> worth = {1, 1, 1, 1, 1, 1};
     FirstTries first_tries = FirstTries::in_a_row;
+    std::size_t row_begins = 0;  // with that way. Requires  it is below `ways`.
     // Times that a way is gone when it is tried, where the first ones after a while tell little:
     // what it works in must come into the caches first.
     int at_a_time = 1;

@@ -170,7 +170,19 @@ inline bool in_phase(std::span<std::byte* const> destinations) {
 // Streams run through several pages at once: that many requests keep the memory busy where one
 // page after the other would wait at each page's end.
 inline constexpr std::size_t kPageBytes = 4096;
-inline constexpr std::size_t kPageGroupBytes = 4 * kPageBytes;
+inline constexpr std::size_t kPagesOfStream = 4;
+
+// Steps of kStep bytes, of so many pages in turn, from `offset` on as long as there are so many;
+// returns where it ends.
+template <std::size_t kStep, class Step>
+HWY_INLINE std::size_t by_groups(std::size_t pages, std::size_t offset, std::size_t bytes,
+                                 const Step& step) {
+  for (const std::size_t group = pages * kPageBytes; offset + group <= bytes; offset += group)
+    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kStep)
+      for (std::size_t page = offset; page < offset + group; page += kPageBytes)
+        step(page + in_page);
+  return offset;
+}
 
 // Through the caches, too, several pages at once may be quicker: a Sapphire Rapids asks by itself
 // for lines that follow, in each page for its own. Of a step of so many bytes. Source: two of its
@@ -182,10 +194,7 @@ inline constexpr std::size_t kPagesInTurn = 8;
 template <std::size_t kStep, class Step>
 HWY_INLINE std::size_t pages_in_turn(std::size_t offset, std::size_t bytes, const Step& step) {
   for (std::size_t pages = kPagesInTurn; pages > 1; pages /= 2)
-    for (const std::size_t group = pages * kPageBytes; offset + group <= bytes; offset += group)
-      for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kStep)
-        for (std::size_t page = offset; page < offset + group; page += kPageBytes)
-          step(page + in_page);
+    offset = by_groups<kStep>(pages, offset, bytes, step);
   return offset;
 }
 
@@ -213,10 +222,7 @@ template <std::size_t kBytes = kVectorBytes, class Block, class Vector>
 HWY_INLINE std::size_t stream(std::size_t offset, std::size_t bytes, const Block& block,
                               const Vector& vector) {
   constexpr std::size_t kStep = 4 * kBytes;
-  for (; offset + kPageGroupBytes <= bytes; offset += kPageGroupBytes)
-    for (std::size_t in_page = 0; in_page < kPageBytes; in_page += kStep)
-      for (std::size_t page = offset; page < offset + kPageGroupBytes; page += kPageBytes)
-        block(page + in_page);
+  offset = by_groups<kStep>(kPagesOfStream, offset, bytes, block);
   for (; offset + kStep <= bytes; offset += kStep) block(offset);
   for (; offset + kBytes <= bytes; offset += kBytes) vector(offset);
   hwy::FlushStream();

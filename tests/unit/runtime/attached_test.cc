@@ -113,6 +113,18 @@ TEST(Attached, BothWaysAreTried) {
   EXPECT_GE(with, 60U);
 }
 
+// Who makes but a few calls so long is not to make some of them only to find out.
+TEST(Attached, LongBroadcastsGoSoFromTheSecondCallOn) {
+  constexpr std::size_t kLongCount = (std::size_t{8} << 20) / sizeof(std::int64_t);
+  Attached attached;
+  Calls calls{Collective::broadcast, "cooperative", true, false, 65536, &attached};
+  Rounds rounds(calls, 2, kLongCount, false, never, /*agree=*/true);
+  ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; }));
+  EXPECT_EQ(attached.copies, 0U);
+  ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; }));
+  EXPECT_GT(attached.copies, 0U);
+}
+
 // Whether there is anything to choose may change with every call: all go the same way still.
 TEST(Attached, PlainMemoryAndSharedTakeTurns) {
   for (const auto& [collective, shared_calls] :
@@ -126,7 +138,7 @@ TEST(Attached, PlainMemoryAndSharedTakeTurns) {
       shares = call > 50 && call % 4 < shared_calls;
       ASSERT_NO_FATAL_FAILURE(rounds.together([](Rank) { return 1; })) << call;
     }
-    EXPECT_GT(attached.copies, 0U);
+    EXPECT_GT(attached.copies, 0U) << to_string(collective);
   }
 }
 

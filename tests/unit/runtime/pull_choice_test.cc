@@ -73,6 +73,26 @@ TEST(PullChoice, LongBlocksAreTriedFewTimes) {
   EXPECT_LE(pulled(leader, follower, call, 10, 3'000, 4'000), 3);
 }
 
+// Through queues they are copied twice, which nobody has to find out by one of a few long calls.
+TEST(PullChoice, LongCopiesOfPlainMemoryBeginAttached) {
+  const auto first = [](Collective collective, std::uint64_t mebibytes, CopyWay second) {
+    Signature call = call_of(collective, mebibytes << 20);
+    call.type = DataType::int8;
+    PullChoice leader;
+    leader.begin(call);
+    return leader.propose(second);
+  };
+  for (const Collective copies : {Collective::broadcast, Collective::scatter, Collective::gather}) {
+    EXPECT_EQ(first(copies, 8, CopyWay::attached), CopyWay::attached);
+    EXPECT_EQ(first(copies, 256, CopyWay::attached), CopyWay::attached);
+    EXPECT_EQ(first(copies, 4, CopyWay::attached), CopyWay::stored);
+    EXPECT_EQ(first(copies, 256, CopyWay::pulled), CopyWay::stored);
+  }
+  EXPECT_EQ(first(Collective::all_gather, 256, CopyWay::attached), CopyWay::stored);
+  EXPECT_EQ(first(Collective::reduce, 256, CopyWay::attached), CopyWay::stored);
+  EXPECT_EQ(first(Collective::all_reduce, 256, CopyWay::attached), CopyWay::stored);
+}
+
 // The clock costs as much as a few dozen instructions.
 TEST(PullChoice, CallsAreTimedWhileTheWayIsSoughtAndNowAndThen) {
   const Signature call = call_of(Collective::all_gather, 10'000);

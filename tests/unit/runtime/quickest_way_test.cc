@@ -48,6 +48,7 @@ TEST(QuickestWay, AreTriedInARowOrByTurns) {
     return order;
   };
   EXPECT_EQ(tries(QuickestWay()), "000111");
+  EXPECT_EQ(tries(QuickestWay({.row_begins = 1})), "111000");
   EXPECT_EQ(tries(QuickestWay({.first_tries = QuickestWay::FirstTries::by_turns})), "010101");
 }
 
