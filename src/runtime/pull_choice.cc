@@ -34,7 +34,7 @@ int tries_of(std::size_t power, CopyWay second) {
 
 // Whether the second way is gone first. Who makes but a few long calls is not to find out what is
 // known: where one rank has the data or gets it, half of the copies are for nothing but queues.
-// Where all have and get some, both cores are busy either way. Source: two cores of a Sapphire
+// Where all have and get some, both cores are busy either way. Source: two cores of an Emerald
 // Rapids, 256 MiB of plain memory by queues and by the system, ms: broadcast 38.3 and 34.8,
 // all_gather 41 and 44.
 bool begins_otherwise(std::size_t collective, std::size_t power, CopyWay second) {

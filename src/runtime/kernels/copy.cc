@@ -68,7 +68,7 @@ void copy_cached(const std::byte* source, std::byte* destination, std::size_t by
   std::memcpy(destination + offset, source + offset, bytes - offset);
 }
 
-// A vector is stored before the next one is loaded: of 64 to 512 KiB of another core of a Sapphire
+// A vector is stored before the next one is loaded: of 64 to 512 KiB of another core of an Emerald
 // Rapids, that is worth 10 %.
 void copy_paged(const std::byte* source, std::byte* destination, std::size_t bytes) {
   const Destinations to(&destination, 1);

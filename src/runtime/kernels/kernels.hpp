@@ -21,8 +21,8 @@ namespace tutti::runtime::kernels {
 // caches, and need not fetch the lines that it fills. `unclaimed` goes through the caches, too, but
 // asks for no line before it is stored; `paged` neither, and goes through several pages at once.
 // These are wishes: destinations below 4 KiB, or in place, do not stream; sums know no `string`,
-// and of more than two sources nothing `paged`, which is then `unclaimed`; copies, which ask for no
-// lines, nothing `unclaimed`.
+// and of more than two sources nothing `paged`, which is then `unclaimed`; copies know nothing
+// `unclaimed`.
 // Streamed bytes are visible to whoever sees a later store of the calling thread, as others are.
 enum class StoreHint : std::uint8_t { cached, streaming, string, unclaimed, paged };
 

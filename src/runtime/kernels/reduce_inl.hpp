@@ -152,7 +152,7 @@ class Reducer {
 
   // Where no lines are asked for ahead, a processor has as many loads under way as it sees of what
   // follows, which is more when a vector is stored before the next one is loaded. Between far cores
-  // of a Zen 5 that is worth 6 to 10 % of 512 KiB, and of pages in turn on a Sapphire Rapids 3 to
+  // of a Zen 5 that is worth 6 to 10 % of 512 KiB, and of pages in turn on an Emerald Rapids 1 to
   // 9 %; where lines are claimed, nothing.
   template <class Fold>
   static constexpr bool kByVectors = !kConverts && requires(const Fold& fold) {
